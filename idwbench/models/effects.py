@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.data.dataset import Split
 from idwbench.models.demands import Demand
-from idwbench.models.patches import Base, Floats, PatchPrototypes, States
+from idwbench.models.patches import Base, Floats, PatchPrototypes
+from idwbench.models.radii import Rows
 
 __all__ = ["NOISE", "SplitEffect", "calibration_error", "kept_shares", "noisy_copies", "shifted", "split_effect"]
 
@@ -56,21 +56,26 @@ class SplitEffect:
 
 
 def split_effect(
-    states: States, split: Split, before: PatchPrototypes, after: PatchPrototypes, patched: NDArray[np.float32]
+    base: Base, rows: Rows, before: PatchPrototypes, after: PatchPrototypes, patched: NDArray[np.float32]
 ) -> SplitEffect:
     """Return how the predictions for a split differ with one list of patches and with another.
 
     Args:
-        states: The network without patches at the inputs of the split.
-        split: Inputs and labels.
+        base: The network.
+        rows: The inputs and labels of the split.
         before: The patches before.
         after: The patches after.
         patched: Inputs (n, features) that are not counted as others.
     """
-    old, new = (states.patched(one.log_weights(split.inputs), one.values) for one in (before, after))
-    labels, is_other = split.labels, ~np.isin(split.inputs.sum(1), patched.sum(1))
+    states = base.states(rows.inputs) if rows.states is None else rows.states
+    # Those after are first: their distances may be known.
+    new, old = (
+        states.patched(one.log_weights_at(rows.sq_dist(one.keys)), one.values) if len(one) else states.outputs
+        for one in (after, before)
+    )
+    labels, is_other = rows.targets, ~np.isin(rows.inputs.sum(1), patched.sum(1))
     for row in np.flatnonzero(~is_other):
-        is_other[row] = not (split.inputs[row] == patched).all(1).any()
+        is_other[row] = not (rows.inputs[row] == patched).all(1).any()
     right = [logits.argmax(1) == labels for logits in (old, new)]
     better, worse = (np.flatnonzero(is_other & now & ~then) for then, now in (right, right[::-1]))
     counts = [Counter(labels[rows].tolist()) for rows in (better, worse)]

@@ -183,9 +183,8 @@ def solved_repairs(base: Base, demands: Sequence[Demand], rows: Rows | None = No
         return Repairs()
     patches = solution.prototypes
     inputs = np.stack([demand.query for demand in demands])
-    answers, low, high = base.states(inputs).outputs.argmax(1).tolist(), inputs, inputs
-    if rows is not None:
-        low, high = rows.inputs.min(0).astype(np.float64), rows.inputs.max(0).astype(np.float64)
+    answers = base.states(inputs).outputs.argmax(1).tolist()
+    low, high = (inputs, inputs) if rows is None else rows.box
     farthest = np.linalg.norm(np.maximum(np.abs(inputs - low), np.abs(inputs - high)), axis=1)
     records, place = [], 0
     for row, demand in enumerate(demands):

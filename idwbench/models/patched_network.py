@@ -22,6 +22,7 @@ from idwbench.models.inputs import scaled_input
 from idwbench.models.modules import PrototypeNetwork, parameter_arrays
 from idwbench.models.networks import Network
 from idwbench.models.patch_records import Repairs
+from idwbench.models.radii import Rows
 from idwbench.models.saved_model import SavedModel
 
 __all__ = ["PatchedNetwork"]
@@ -142,7 +143,6 @@ class PatchedNetwork:
         """Return what the patches change in the predictions of a classifier for the training and test data."""
         base, patches, effects = self.head.base, self.head.patch_prototypes, {}
         for name in ("train", "test"):
-            split = self.features.splits[name]
-            states = base.states(split.inputs)
-            effects[name] = split_effect(states, split, patches.take([]), patches, self.repairs.inputs)
+            rows = Rows(self.features.splits[name].inputs, self.features.splits[name].labels)
+            effects[name] = split_effect(base, rows, patches.take([]), patches, self.repairs.inputs)
         return effects

@@ -10,7 +10,8 @@ r ≤ d / (w₀/w* − 1)^(1/s).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ Mask = NDArray[np.bool_]
 
 # The part of the targets' standard deviation by which an error may grow.
 _TOLERANCE = 0.01
-_CAP_QUANTILE, _CAP_SAMPLE = 0.95, 128
+_CAP_QUANTILE, _CAP_SAMPLE = 0.95, 64
 # A patch harms a row if it pulls with this part of the largest pull there.
 _MOST = 0.5
 # Rows matter to which the patches give this part of the weight with which they would harm; η may grow by its inverse.
@@ -44,6 +45,20 @@ class Rows:
     inputs: NDArray[np.float32]
     targets: NDArray[Any]
     states: States | None = None
+    _last: dict[bytes, Floats] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def box(self) -> tuple[Floats, Floats]:
+        """The least and the largest value of each feature, (features,)."""
+        return self.inputs.min(0).astype(np.float64), self.inputs.max(0).astype(np.float64)
+
+    def sq_dist(self, keys: NDArray[np.float32]) -> Floats:
+        """Return the squared distances (n, keys) from `keys` (keys, features), which are kept for the next call."""
+        name = keys.tobytes()
+        if name not in self._last:
+            self._last.clear()  # those for many patches take much memory
+            self._last[name] = squared_distances(self.inputs, keys.astype(np.float64))
+        return self._last[name]
 
 
 @dataclass(frozen=True)
@@ -67,7 +82,7 @@ class Fence:
     def of(cls, base: Base, rows: Rows, keys: NDArray[np.float32], slack: Floats) -> Fence:
         """Return the fence of `rows` for patches at `keys` (patches, features), with a slack (1,) or (outputs,)."""
         states = base.states(rows.inputs) if rows.states is None else rows.states
-        sq_dist = squared_distances(rows.inputs, keys.astype(np.float64))
+        sq_dist = rows.sq_dist(keys)
         return cls(sq_dist, states, rows.targets, np.broadcast_to(slack, (len(sq_dist), slack.size)))
 
     def right(self) -> Fence:
@@ -163,7 +178,7 @@ def error_slack(targets: NDArray[Any]) -> Floats:
 def largest_cap(inputs: NDArray[np.float32]) -> float:
     """Return the 95 % quantile of the distance of `inputs` (n, features) to their nearest different one, or ∞.
 
-    It is estimated from 128 of them at equal steps, in float32.
+    It is estimated from 64 of them at equal steps, in float32.
     """
     if len(inputs) < 2:
         return np.inf

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import threadpool_limits
 
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
@@ -20,11 +21,10 @@ from idwbench.models.effects import SplitEffect, kept_shares, split_effect
 from idwbench.models.inputs import LoadDataset, find_input, find_label
 from idwbench.models.patch_files import PatchLine, read_patch_file
 from idwbench.models.patch_records import PatchRecord, solved_repairs
-from idwbench.models.patches import States
 from idwbench.models.radii import Rows
 from idwbench.models.saved_model import SavedModel
 
-__all__ = ["Repair", "data_difference", "own_data", "repair", "repaired_model", "wanted"]
+__all__ = ["Repair", "data_difference", "own_data", "repair", "repaired_model", "training_rows", "wanted"]
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,8 @@ class Repair:
         return {"changed": self.is_changed, "patches": patches, "kept": dict(self.kept), "effects": effects}
 
 
+# More threads of BLAS wait longer for each other than they save.
+@threadpool_limits.wrap(limits=1, user_api="blas")  # type: ignore[untyped-decorator]
 def repair(
     model: SavedModel,
     x: str | None = None,
@@ -121,17 +123,17 @@ def repair(
     """
     load = cache(load_dataset)
     column = "label" if model.class_names else "target"
-    rows = [] if file is None else read_patch_file(file, ("x", column))
+    lines = [] if file is None else read_patch_file(file, ("x", column))
     if x is not None:
         given = {"label": label, "target": target}
-        rows = [PatchLine({"x": x} | {name: cell for name, cell in given.items() if cell is not None})]
+        lines = [PatchLine({"x": x} | {name: cell for name, cell in given.items() if cell is not None})]
     chosen = demand_settings(**settings)
-    demands = [_demand(model, row, data_dir, load, chosen) for row in rows]
-    kept = [] if keep is None else [_demand(model, row, data_dir, load) for row in read_patch_file(keep, ("x",))]
+    demands = [_demand(model, line, data_dir, load, chosen) for line in lines]
+    kept = [] if keep is None else [_demand(model, line, data_dir, load) for line in read_patch_file(keep, ("x",))]
     dataset, unmeasured = own_data(model, data_dir, load)
-    states = None if dataset is None else model.base.states(dataset.train.inputs)
-    after = repaired_model(model, [*demands, *kept], undo=undo, merge=merge, dataset=dataset, states=states)
-    return _measured(Repair(model, after, demands), dataset, states, unmeasured)
+    rows = training_rows(model, dataset)
+    after = repaired_model(model, [*demands, *kept], undo=undo, merge=merge, rows=rows)
+    return _measured(Repair(model, after, demands), dataset, rows, unmeasured)
 
 
 def repaired_model(
@@ -140,8 +142,7 @@ def repaired_model(
     *,
     undo: int | None = None,
     merge: bool = False,
-    dataset: Dataset | None = None,
-    states: States | None = None,
+    rows: Rows | None = None,
 ) -> SavedModel:
     """Return a model with more demands, or without one, all of them solved again as a whole.
 
@@ -150,22 +151,18 @@ def repaired_model(
         demands: New demands.
         undo: The number of a patch, from 1, to leave out.
         merge: Whether demands for one label share a prototype where all still hold.
-        dataset: The training data; without it every radius must be given, and there is no reach.
-        states: The network without patches at the training inputs, if they are known.
+        rows: The training data; without it every radius must be given, and there is no reach.
 
     Raises:
         PatchConflictError: the patches cannot hold together.
         PatchError: a demand that this model cannot meet, no such patch, or no data for a radius.
     """
-    earlier, rows = model.repairs.demands(), None
+    earlier = model.repairs.demands()
     if undo is not None:
         if not 1 <= undo <= len(earlier):
             expected = f"expected 1 to {len(earlier)}" if earlier else "the model has no patches"
             raise PatchError(f"no patch has the number {undo}", location=("undo",), hint=expected)
         del earlier[undo - 1]
-    if dataset is not None:
-        targets = dataset.train.labels if model.class_names else dataset.train.targets
-        rows = Rows(dataset.train.inputs, targets, states)
     repairs = solved_repairs(model.base, [*earlier, *demands], rows, merge=merge)
     if not len(repairs) and not len(model.repairs):
         return model
@@ -248,6 +245,14 @@ def own_data(
     return (None, problem) if problem else (dataset, "")
 
 
+def training_rows(model: SavedModel, dataset: Dataset | None) -> Rows | None:
+    """Return the training data of a model with the outputs of its network, if there is a data set."""
+    if dataset is None:
+        return None
+    train = dataset.train
+    return Rows(train.inputs, train.labels if model.class_names else train.targets, model.base.states(train.inputs))
+
+
 def data_difference(model: SavedModel, dataset: Dataset) -> str:
     """Return how the data differs from what the model was trained on, or an empty text."""
     name = model.config.dataset_label
@@ -264,32 +269,30 @@ def data_difference(model: SavedModel, dataset: Dataset) -> str:
     return ""
 
 
-def _measured(made: Repair, dataset: Dataset | None, states: States | None, unmeasured: str) -> Repair:
+def _measured(made: Repair, dataset: Dataset | None, rows: Rows | None, unmeasured: str) -> Repair:
     """Return the repair with its effects, and the model with the metrics measured.
 
     Args:
         made: The repair.
         dataset: The model's data.
-        states: The network without patches at the training inputs.
+        rows: Its training data.
         unmeasured: Why there is no data.
     """
     if not made.is_changed:
         return made
-    if dataset is None or states is None:
+    if dataset is None or rows is None:
         problem = f"the effect on other inputs and the reach of patches are not known: {unmeasured}"
         return replace(made, warnings=(problem,))
     if not made.before.class_names:
         return made
     base, patches = made.after.base, [model.patch_prototypes for model in (made.before, made.after)]
     inputs = np.concatenate([*(one.repairs.inputs for one in (made.before, made.after) if len(one.repairs))])
-    effects = {
-        name: split_effect(known, dataset.splits[name], patches[0], patches[1], inputs)
-        for name, known in (("train", states), ("test", base.states(dataset.test.inputs)))
-    }
+    splits = {"train": rows, "test": Rows(dataset.test.inputs, dataset.test.labels)}
+    effects = {name: split_effect(base, split, patches[0], patches[1], inputs) for name, split in splits.items()}
     kept = {}
     if made.demands:
-        spread = np.ptp(dataset.train.inputs, axis=0)
-        kept = kept_shares(base, patches[1], made.demands, spread, made.after.image_shape)
+        low, high = rows.box
+        kept = kept_shares(base, patches[1], made.demands, high - low, made.after.image_shape)
     metrics = {name: {"accuracy": effect.accuracy_after} for name, effect in effects.items()}
     after = replace(made.after, patched_metrics=metrics if len(patches[1]) else {})
     return replace(made, effects=effects, kept=kept, after=after)

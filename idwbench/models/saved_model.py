@@ -217,7 +217,7 @@ class SavedModel:
             PatchConflictError: they cannot hold together.
             PatchError: as `patch`; `location` has the row.
         """
-        from idwbench.models.repair import own_data, repaired_model, wanted
+        from idwbench.models.repair import own_data, repaired_model, training_rows, wanted
 
         rows = list(np.asarray(inputs)) if not isinstance(inputs, list) else inputs
         name, wishes = ("targets", targets) if labels is None and targets is not None else ("labels", labels)
@@ -232,7 +232,8 @@ class SavedModel:
                 demands.append(wanted(self, query, **wish_of, x=numbers, name=f"input {row}", **chosen))
             except PatchError as error:
                 raise (error.at(row) if len(rows) > 1 else error) from None
-        return repaired_model(self, demands, merge=merge, dataset=dataset or own_data(self, data_dir)[0])
+        training = training_rows(self, dataset or own_data(self, data_dir)[0])
+        return repaired_model(self, demands, rows=training, merge=merge)
 
     def undo_patch(self, number: int, *, dataset: Dataset | None = None, data_dir: Path | None = None) -> SavedModel:
         """Return the model without the patch `number`, from 1 and oldest first; the others are solved again.
@@ -240,9 +241,10 @@ class SavedModel:
         Raises:
             PatchError: there is no such patch, or the others cannot be solved again without the training data.
         """
-        from idwbench.models.repair import own_data, repaired_model
+        from idwbench.models.repair import own_data, repaired_model, training_rows
 
-        return repaired_model(self, (), undo=number, dataset=dataset or own_data(self, data_dir)[0])
+        rows = training_rows(self, dataset or own_data(self, data_dir)[0])
+        return repaired_model(self, (), undo=number, rows=rows)
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
         """Write the model to a ``.pt`` or ``.safetensors`` file, see `idwbench.models.model_file.save_model`."""
