@@ -1,7 +1,5 @@
 """Models of given arrays, as a run that found them would store them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Data sets whose corners are the ones that break distance methods."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

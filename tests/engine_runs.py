@@ -1,7 +1,5 @@
 """Training with the engine of a run, without a database."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any

@@ -4,8 +4,6 @@ Its programs (``initdb``, ``pg_ctl``) are looked for on the path and in the vers
 PostgreSQL refuses to run as root: then it runs as the user ``postgres``, or ``nobody``.
 """
 
-from __future__ import annotations
-
 import os
 import pwd
 import shutil

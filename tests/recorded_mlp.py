@@ -1,7 +1,5 @@
 """A stored run of kind mlp with a recording, trained on tiny images of two parts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the package promises of itself: names, light imports, errors without options, and few places to touch."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import importlib

@@ -1,7 +1,5 @@
 """The benchmark of attribution: its measures, TracIn, and the scores of the dual form."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 
 from benchmarks.stored_runs import fill_database, sweep_text

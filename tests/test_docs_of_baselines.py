@@ -1,7 +1,5 @@
 """The page of baselines: its tables are the published ones, which are what a report says of the shipped sweeps."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The main job on real images: train, report, draw, patch."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

@@ -1,7 +1,5 @@
 """All figures, tables and claims of the paper from a database, whatever it holds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -37,7 +35,7 @@ def one_seed(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 
 @pytest.mark.parametrize("name", publications())
-def test_a_publication_is_of_shipped_sweeps_with_the_names_of_their_files(name: str) -> None:
+def test_a_publication_is_of_shipped_sweeps_with_the_names_of_their_files(name):
     publication = publications()[name]
     assert {item.sweep for item in publication.items} - {None} <= set(publication.sweeps)
     assert [read_sweep(shipped_sweeps()[sweep]).name for sweep in publication.sweeps] == list(publication.sweeps)
@@ -52,7 +50,7 @@ def test_a_publication_is_of_shipped_sweeps_with_the_names_of_their_files(name: 
         ("family", {"kernels.png", "kernel_regression.png"}, "network_digits: not in the database"),
     ],
 )
-def test_an_empty_database_gives_the_figures_of_formulas_and_all_gaps(empty, tmp_path, name, figures, missing) -> None:
+def test_an_empty_database_gives_the_figures_of_formulas_and_all_gaps(empty, tmp_path, name, figures, missing):
     written, folder = write_publication(name, empty, tmp_path / "new/folder"), tmp_path / "new/folder"
     names = {path.name for path in written.files}
     assert names == {*figures, "claims.md", "claims.json", "README.md"}
@@ -66,7 +64,7 @@ def test_an_empty_database_gives_the_figures_of_formulas_and_all_gaps(empty, tmp
     assert contents(folder) == before, "the same runs give the same bytes"
 
 
-def test_one_seed_gives_what_it_can_and_says_how_many_runs_are_missing(one_seed: Results, tmp_path: Path) -> None:
+def test_one_seed_gives_what_it_can_and_says_how_many_runs_are_missing(one_seed, tmp_path):
     paper = write_publication("paper", one_seed, tmp_path, figure_format="svg")
     names = {path.name for path in paper.files}
     assert {
@@ -86,7 +84,7 @@ def test_one_seed_gives_what_it_can_and_says_how_many_runs_are_missing(one_seed:
     assert "| `sweeps/paper/paper_two_moons.yaml` | 540 | 1 |" in sweeps
 
 
-def test_what_cannot_be_written_is_refused_before_anything_is(empty: Results, tmp_path: Path) -> None:
+def test_what_cannot_be_written_is_refused_before_anything_is(empty, tmp_path):
     (tmp_path / "file").write_text("")
     (folder := tmp_path / "mine").mkdir()
     (folder / "table1_mnist.csv").write_text("mine")  # one of the last to be written
@@ -102,7 +100,7 @@ def test_what_cannot_be_written_is_refused_before_anything_is(empty: Results, tm
     assert (folder / "table1_mnist.csv").read_text() == "mine"
 
 
-def test_make_family_runs_the_sweeps_of_the_family() -> None:
+def test_make_family_runs_the_sweeps_of_the_family():
     makefile = (SWEEPS.parents[1] / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
     run = [name for line in makefile.splitlines() if line.startswith("FAMILY_") for name in line.split(":=")[1].split()]
     assert {Path(name).name for name in run} == set(publications()["family"].sweeps)

@@ -1,7 +1,5 @@
 """Small texts, and language models on them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

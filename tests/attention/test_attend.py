@@ -1,7 +1,5 @@
 """Attention as a function with masks, dropout and every weighting, against float64 oracles and finite differences."""
 
-from __future__ import annotations
-
 import math
 from inspect import unwrap  # the tests check annotations themselves
 from itertools import product
@@ -251,7 +249,7 @@ def test_equal_scores_share_equally_large_scores_keep_the_sum_and_no_key_is_unde
     assert np.isnan(weights(name, [-math.inf] * 3)).all()
 
 
-def test_values_and_gradients_at_ties_are_those_of_the_page() -> None:
+def test_values_and_gradients_at_ties_are_those_of_the_page():
     for name, row, expected in (("relu", [0.0, 1.0, -1.0], [0.0, 1.0, 0.0]), ("max", [3.0, 1.0, 3.0], [0.5, 0.0, 0.5])):
         scores = torch.tensor(row, requires_grad=True)
         weighted(name, scores).sum().backward()

@@ -1,7 +1,5 @@
 """Attention layers are PyTorch's module with other scores: arguments, masks, autocast, `torch.func`, compilation."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from itertools import product

@@ -1,7 +1,5 @@
 """A user's own method: from a file, from a package, from a notebook; and every way that it can go wrong."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from importlib.metadata import EntryPoint
@@ -44,7 +42,7 @@ def run_of(method: str) -> RunConfig:
 
 
 @pytest.mark.slow
-def test_the_example_in_the_docs_is_ten_lines_and_right_and_trains(tmp_path: Path) -> None:
+def test_the_example_in_the_docs_is_ten_lines_and_right_and_trains(tmp_path):
     example = re.search(r"```python\n(.*?)```", METHODS_DOC.read_text(encoding="utf-8"), re.DOTALL)
     assert example is not None
     assert len([line for line in example[1].splitlines() if line]) <= 10
@@ -67,7 +65,7 @@ def test_the_example_in_the_docs_is_ten_lines_and_right_and_trains(tmp_path: Pat
     torch.testing.assert_close(with_weights, without)
 
 
-def test_a_plugins_checksum_is_part_of_the_run_key(tmp_path: Path) -> None:
+def test_a_plugins_checksum_is_part_of_the_run_key(tmp_path):
     file = write(tmp_path, GOOD)
     assert load_plugin(file) == ["half_dot"]
     first = run_of("half_dot")
@@ -81,7 +79,7 @@ def test_a_plugins_checksum_is_part_of_the_run_key(tmp_path: Path) -> None:
         run_config("two_moons", method="half_dot", norm="l3")
 
 
-def test_a_score_registered_outside_a_plugin_has_a_checksum_too() -> None:
+def test_a_score_registered_outside_a_plugin_has_a_checksum_too():
     @register("zero", formula="0", weighting="relu", initialisation="kaiming")
     def zero(inputs: object, keys: object) -> int:
         return 0
@@ -116,7 +114,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("part", "text", "expected"), BAD)
-def test_a_bad_plugin_is_one_line_and_registers_nothing(tmp_path: Path, part: str, text: str, expected: str) -> None:
+def test_a_bad_plugin_is_one_line_and_registers_nothing(tmp_path, part, text, expected):
     before = dict(METHODS)
     file = write(tmp_path, GOOD.replace(part, text))
     with pytest.raises(PluginError) as caught:
@@ -125,7 +123,7 @@ def test_a_bad_plugin_is_one_line_and_registers_nothing(tmp_path: Path, part: st
     assert before == METHODS
 
 
-def test_what_is_no_python_file_or_takes_the_name_of_another_plugin_is_one_line(tmp_path: Path) -> None:
+def test_what_is_no_python_file_or_takes_the_name_of_another_plugin_is_one_line(tmp_path):
     load_plugin(write(tmp_path, GOOD))
     (tmp_path / "zero.py").write_bytes(b"\x00\x01")
     (tmp_path / "latin.py").write_bytes(b"x = '\xff'\n")
@@ -138,14 +136,14 @@ def test_what_is_no_python_file_or_takes_the_name_of_another_plugin_is_one_line(
         assert len(str(caught.value).splitlines()) == 1
 
 
-def test_reserved_names_cover_what_a_run_and_a_protocol_use() -> None:
+def test_reserved_names_cover_what_a_run_and_a_protocol_use():
     used = {*RunConfig.model_fields, *Protocol.model_fields, *PrototypesConfig.model_fields}
     assert used <= RESERVED_NAMES
     assert not RESERVED_NAMES & {parameter.name for method in METHODS.values() for parameter in method.parameters}
     assert not RESERVED_NAMES & set(DATASETS)
 
 
-def test_an_installed_package_brings_its_method_or_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_installed_package_brings_its_method_or_is_one_line(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
 
     def load(module: str, text: str) -> list[str]:
@@ -166,7 +164,7 @@ def test_an_installed_package_brings_its_method_or_is_one_line(tmp_path: Path, m
         assert str(caught.value) == f"entry point 'half_dot = {module}': {problem}"
 
 
-def test_the_docs_list_every_method_and_parameter() -> None:
+def test_the_docs_list_every_method_and_parameter():
     text = METHODS_DOC.read_text(encoding="utf-8")
     for method in METHODS.values():
         row = re.search(rf"^\| `{method.name}` \|.*$", text, re.MULTILINE)

@@ -1,7 +1,5 @@
 """Attention layers with other scores: each head in float64, chunks, memory, and distances by matrix products."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The data sets that need no file, against scikit-learn's functions, what all of them promise, and wrong settings."""
 
-from __future__ import annotations
-
 import itertools
 import subprocess
 import sys

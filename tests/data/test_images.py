@@ -1,7 +1,5 @@
 """Images of the MNIST family: archives and their download, scaling, validation rows; two of these data sets as one."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import importlib.util

@@ -1,7 +1,5 @@
 """The user's own files: tables, arrays and texts by their content; what does not fit is refused in one line."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import pickle

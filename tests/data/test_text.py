@@ -1,7 +1,5 @@
 """Texts: characters and words, vocabularies, and three contiguous parts."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 
@@ -11,7 +9,7 @@ import pytest
 from idwbench.data import text as texts
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
-from idwbench.data.text import CHARACTERS, SPACED_WORDS, UNKNOWN, WORDS, Tokenizer, build_vocabulary
+from idwbench.data.text import CHARACTERS, SPACED_WORDS, UNKNOWN, WORDS, build_vocabulary
 from idwbench.errors import DatasetError
 from idwbench.runs.datasets import TextConfig, parse_dataset
 
@@ -77,7 +75,7 @@ def test_tokens_are_words_signs_and_line_ends():
 
 @pytest.mark.parametrize("tokenizer", [WORDS, SPACED_WORDS])
 @pytest.mark.parametrize("text", [TEXT, "  one  two \n\n three\t", "x", "\n"])
-def test_the_lengths_of_tokens_sum_to_the_text_and_begin_with_the_token(tokenizer: Tokenizer, text: str):
+def test_the_lengths_of_tokens_sum_to_the_text_and_begin_with_the_token(tokenizer, text):
     tokens, lengths = tokenizer.split(text), tokenizer.lengths(text)
     assert lengths is not None and lengths.sum() == len(text) and len(lengths) == len(tokens)
     starts = np.cumsum(lengths) - lengths
@@ -85,7 +83,7 @@ def test_the_lengths_of_tokens_sum_to_the_text_and_begin_with_the_token(tokenize
 
 
 @pytest.mark.parametrize("tokenizer", [CHARACTERS, WORDS])
-def test_joined_tokens_are_the_text_but_for_its_spaces_and_a_vocabulary_survives_as_an_array(tokenizer: Tokenizer):
+def test_joined_tokens_are_the_text_but_for_its_spaces_and_a_vocabulary_survives_as_an_array(tokenizer):
     spaced = "The fox ran .\nThe crow sat , and the fox didn't .\n"
     assert tokenizer.join(tokenizer.split(TEXT)) == (TEXT if tokenizer is CHARACTERS else spaced)
     names = build_vocabulary(tokenizer.split(TEXT + "é\U0001f98a"), tokenizer.unknown)

@@ -1,7 +1,5 @@
 """Trainings with a recording."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self

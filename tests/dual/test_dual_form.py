@@ -1,7 +1,5 @@
 """A trained layer and the attention over its training give the same answers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -62,7 +60,7 @@ def joined(layer: nn.Linear, part=lambda parameter: parameter) -> np.ndarray:
 @pytest.mark.parametrize(
     ("settings", "fold"), [*((settings, False) for settings in SGD + ADAM), (ALL_OF_SGD, True), (ADAM[0], True)]
 )
-def test_a_layer_answers_as_attention_over_its_training(settings, fold, tmp_path: Path) -> None:
+def test_a_layer_answers_as_attention_over_its_training(settings, fold, tmp_path):
     trained, recording = recorded(settings, tmp_path, fold=fold)
     assert largest_difference(trained, recording) < 1e-10
     for name, memory in recording.layers.items():
@@ -77,14 +75,14 @@ def test_a_layer_answers_as_attention_over_its_training(settings, fold, tmp_path
     ("options", "bound"),
     [({"record_dtype": "float32"}, 1e-5), ({"record_dtype": "float16", "fold": True}, 2e-3), ({"twice": True}, 1e-10)],
 )
-def test_the_dual_form_of_other_recordings_is_as_exact_as_their_numbers(options, bound, tmp_path: Path) -> None:
+def test_the_dual_form_of_other_recordings_is_as_exact_as_their_numbers(options, bound, tmp_path):
     trained, recording = recorded({"momentum": 0.9}, tmp_path, **options)
     assert largest_difference(trained, recording) < bound
     visits = 2 if "twice" in options else 1
     assert np.array_equal(recording.rows, np.concatenate([np.tile(rows, visits) for rows in batches()]))
 
 
-def test_a_formula_that_leaves_something_out_is_wrong(tmp_path: Path) -> None:
+def test_a_formula_that_leaves_something_out_is_wrong(tmp_path):
     trained, recording = recorded(ALL_OF_SGD, tmp_path)
     p, (rates, clips, _) = trained.protocol, np.load(trained.folder / "steps.npy").T
     wrong = {
@@ -101,7 +99,7 @@ def test_a_formula_that_leaves_something_out_is_wrong(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_dual_form_holds_for_96000_slots_in_float32(tmp_path: Path) -> None:
+def test_the_dual_form_holds_for_96000_slots_in_float32(tmp_path):
     settings = {"momentum": 0.9, "weight_decay": 0.001, "gradient_clip": 0.02, "learning_rate": 0.03}
     sizes = {"n_train": 96_000, "sizes": (10, 16, 12, 4), "dtype": torch.float32, "record_dtype": "float32"}
     trained, recording = recorded({"epochs": 1, "batch_size": 400, **settings}, tmp_path, **sizes)
@@ -110,9 +108,7 @@ def test_the_dual_form_holds_for_96000_slots_in_float32(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("settings", ADAM)
-def test_the_factors_of_adam_are_the_nearest_to_its_updates_and_the_residual_is_what_they_leave(
-    settings, tmp_path
-) -> None:
+def test_the_factors_of_adam_are_the_nearest_to_its_updates_and_the_residual_is_what_they_leave(settings, tmp_path):
     recording = training(settings, tmp_path).run()
     again = training(settings, tmp_path / "again")  # the same by torch.optim.Adam
     layers, p = again.layers, again.protocol
@@ -144,7 +140,7 @@ def test_the_factors_of_adam_are_the_nearest_to_its_updates_and_the_residual_is_
         assert difference(replace(memory, residual=None), layers[name]) > 1e-3
 
 
-def test_half_precision_keeps_three_digits_also_of_tiny_gradients(tmp_path: Path) -> None:
+def test_half_precision_keeps_three_digits_also_of_tiny_gradients(tmp_path):
     options = {"dtype": torch.float32, "loss_scale": 1e-7}
     half, whole = (
         recorded({"momentum": 0.9}, tmp_path / numbers, record_dtype=numbers, **options)[1].layers

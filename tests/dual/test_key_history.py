@@ -1,7 +1,5 @@
 """The shares of samples in the movement of keys, against trainings by torch in float64."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

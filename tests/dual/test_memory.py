@@ -1,7 +1,5 @@
 """The memory of a layer, and the scores of training rows, against sums over all slots in float64."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -43,7 +41,7 @@ def chunks(request, monkeypatch) -> None:
 
 @pytest.mark.usefixtures("chunks")
 @pytest.mark.parametrize("options", [{}, {"bias": False}, {"folded": True}, {"dtype": "float16"}, {"dtype": "float64"}])
-def test_answers_totals_and_a_layer_without_a_part_of_its_memory_are_sums_over_all_slots(options) -> None:
+def test_answers_totals_and_a_layer_without_a_part_of_its_memory_are_sums_over_all_slots(options):
     memory, inputs = small_memory(**options), QUERIES.astype(np.float64)
     keys = memory.stored_keys.astype(np.float64)
     keys = keys if memory.key_rows is None else keys[memory.key_rows]
@@ -72,7 +70,7 @@ def test_answers_totals_and_a_layer_without_a_part_of_its_memory_are_sums_over_a
 
 @pytest.mark.usefixtures("chunks")
 @pytest.mark.parametrize(("k", "masked"), [(1, False), (4, True), (59, False), (60, True), (100, False)])
-def test_top_slots_are_those_of_a_sort_also_among_equal_attentions(k, masked) -> None:
+def test_top_slots_are_those_of_a_sort_also_among_equal_attentions(k, masked):
     memory = small_memory(integers=True)
     queries = np.random.default_rng(0).integers(0, 2, (9, FEATURES)).astype(np.float32)
     where = np.random.default_rng(1).random(SLOTS) < 0.4 if masked else None
@@ -87,7 +85,7 @@ def test_top_slots_are_those_of_a_sort_also_among_equal_attentions(k, masked) ->
     assert seen[-1] == (SLOTS, SLOTS)
 
 
-def test_the_top_of_nothing_is_empty_and_attention_that_is_no_number_comes_last() -> None:
+def test_the_top_of_nothing_is_empty_and_attention_that_is_no_number_comes_last():
     memory = small_memory()
     for queries, k, where, shape in ((2, 3, np.zeros(SLOTS, bool), (2, 0)), (0, 3, None, (0, 3))):
         slots, attention = memory.top(np.ones((queries, FEATURES)), k, where=where)
@@ -98,7 +96,7 @@ def test_the_top_of_nothing_is_empty_and_attention_that_is_no_number_comes_last(
     assert slots.tolist() == [[*range(58, 0, -1), 0, 59]]
 
 
-def test_chunks_do_not_grow_with_the_memory_or_the_number_of_queries(monkeypatch) -> None:
+def test_chunks_do_not_grow_with_the_memory_or_the_number_of_queries(monkeypatch):
     """Nothing larger than a chunk of keys and a block of attention is computed at once."""
     assert memory_module._CHUNK_NUMBERS <= memory_module._BLOCK_NUMBERS <= 2**24  # numbers: 64 MB in float32
     monkeypatch.setattr(memory_module, "_CHUNK_NUMBERS", 2**10)

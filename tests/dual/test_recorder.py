@@ -1,7 +1,5 @@
 """The files of a recording: interruptions, full disks, and disk space."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable
@@ -49,7 +47,7 @@ class AtSecondStep(CheckpointFile):
 @pytest.mark.parametrize(
     ("protocol", "options", "stops"), [(SGD, {}, range(STEPS)), (AMSGRAD, {}, [1, 5]), (AMSGRAD, SMALL, [4])]
 )
-def test_a_training_interrupted_in_any_step_has_the_same_bytes(protocol, options, stops, tmp_path: Path) -> None:
+def test_a_training_interrupted_in_any_step_has_the_same_bytes(protocol, options, stops, tmp_path):
     whole = RecordedTraining(protocol, tmp_path / "whole", **options)
     curve, pointer = whole.train().curve, whole.recorder.finish()
     for stop in stops:
@@ -80,7 +78,7 @@ def change(**facts: object) -> Callable[[Path], None]:
         change(steps=0, slots=0),  # as in version 0.2.0: files grew, and their headers said 0 rows until the end
     ],
 )
-def test_a_training_whose_recording_does_not_reach_its_checkpoint_starts_anew(damage, expected, tmp_path) -> None:
+def test_a_training_whose_recording_does_not_reach_its_checkpoint_starts_anew(damage, expected, tmp_path):
     notes: list[str] = []
     file = CheckpointFile(tmp_path / "run.pt", "run", notes.append)
     damage(RecordedTraining(SGD, tmp_path / "run", stop_after=5).interrupt(file).recorder.partial)
@@ -90,7 +88,7 @@ def test_a_training_whose_recording_does_not_reach_its_checkpoint_starts_anew(da
     assert len(notes) == 1 and notes[0].endswith("the training starts again")
 
 
-def test_a_complete_recording_stays_until_a_new_one_of_the_run_is_complete(expected, tmp_path: Path) -> None:
+def test_a_complete_recording_stays_until_a_new_one_of_the_run_is_complete(expected, tmp_path):
     RecordedTraining(SGD, tmp_path / "run").run()
     RecordedTraining(AMSGRAD, tmp_path / "run", stop_after=5).interrupt()
     assert contents(tmp_path / "run") == expected
@@ -99,7 +97,7 @@ def test_a_complete_recording_stays_until_a_new_one_of_the_run_is_complete(expec
     assert not (tmp_path / "run.partial").exists()
 
 
-def test_the_files_are_arrays_that_numpy_loads_and_the_page_lists(tmp_path: Path) -> None:
+def test_the_files_are_arrays_that_numpy_loads_and_the_page_lists(tmp_path):
     training = RecordedTraining(SGD, tmp_path / "run")
     recording = training.run()
     arrays = {file.stem: np.load(file) for file in (tmp_path / "run").glob("*.npy")}
@@ -114,7 +112,7 @@ def test_the_files_are_arrays_that_numpy_loads_and_the_page_lists(tmp_path: Path
     assert all(f"`{name}`" in page for name in names if "layer_" not in name)
 
 
-def test_the_files_have_their_space_before_the_first_step(expected, tmp_path: Path, monkeypatch) -> None:
+def test_the_files_have_their_space_before_the_first_step(expected, tmp_path, monkeypatch):
     recorder = RecordedTraining(SGD, tmp_path / "run").recorder
     recorder.start()
     for file in recorder.partial.glob("*.npy"):
@@ -125,7 +123,7 @@ def test_the_files_have_their_space_before_the_first_step(expected, tmp_path: Pa
 
 
 @pytest.mark.parametrize(("protocol", "options"), [(SGD, {}), (AMSGRAD, {}), (AMSGRAD, SMALL)])
-def test_the_space_that_is_said_is_the_space_that_is_needed(protocol, options, tmp_path: Path) -> None:
+def test_the_space_that_is_said_is_the_space_that_is_needed(protocol, options, tmp_path):
     recorder = RecordedTraining(protocol, tmp_path / "run", **options).recorder
     recorder.start()
     files = [file.stat().st_size for file in recorder.partial.iterdir()]
@@ -139,7 +137,7 @@ def resident_bytes(file: Path) -> int:
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the memory of a process is read as on Linux")
-def test_what_was_recorded_does_not_stay_in_the_memory_of_the_process(tmp_path: Path) -> None:
+def test_what_was_recorded_does_not_stay_in_the_memory_of_the_process(tmp_path):
     inputs = np.ones((20_000, 100), np.float32)
     layer, rows = nn.Linear(100, 200), np.arange(4000)
     sizes = {"steps": 2, "slots": 8000, "fold": {"layer_0": inputs}}
@@ -164,7 +162,7 @@ def test_what_was_recorded_does_not_stay_in_the_memory_of_the_process(tmp_path: 
         (AMSGRAD, {}, 10, "a training with Adam needs its first moments"),
     ],
 )
-def test_a_step_that_cannot_be_recorded_is_refused(protocol, options, slots, message, tmp_path: Path) -> None:
+def test_a_step_that_cannot_be_recorded_is_refused(protocol, options, slots, message, tmp_path):
     training = RecordedTraining(protocol, tmp_path / "run", **options)
     training.inputs[3, 1] = 1e5 if "record_dtype" in options else 0
     rows = np.arange(10) % training.n_train
@@ -196,7 +194,7 @@ def step_of(lstm: nn.LSTM, inputs: torch.Tensor, above: torch.Tensor) -> dict[st
 
 @pytest.mark.parametrize(("length", "dtype"), [(1, torch.float64), (2, torch.float32), (9, torch.float64)])
 @pytest.mark.parametrize("frozen", [(), BIASES[:1], BIASES, None], ids=str)
-def test_errors_times_keys_are_the_gradients_of_autograd(frozen, length: int, dtype: torch.dtype) -> None:
+def test_errors_times_keys_are_the_gradients_of_autograd(frozen, length, dtype):
     lstm = nn.LSTM(3, 5, batch_first=True, bias=frozen is not None, dtype=dtype)
     for name in frozen or ():
         getattr(lstm, name).requires_grad_(False)
@@ -217,7 +215,7 @@ def test_errors_times_keys_are_the_gradients_of_autograd(frozen, length: int, dt
 
 
 @pytest.mark.parametrize(("features", "units", "batch", "length"), [(3, 5, 4, 6), (200, 64, 1, 3), (32, 256, 4, 3)])
-def test_gradients_in_float32_are_those_in_float64_within_rounding(features, units, batch, length) -> None:
+def test_gradients_in_float32_are_those_in_float64_within_rounding(features, units, batch, length):
     torch.manual_seed(0)
     lstm = nn.LSTM(features, units, batch_first=True)
     inputs, above = random(batch, length, features), random(batch, length, units)
@@ -229,7 +227,7 @@ def test_gradients_in_float32_are_those_in_float64_within_rounding(features, uni
     assert (gates - expected).abs().max() < bound * expected.abs().max()
 
 
-def test_states_that_are_not_numbers_give_no_numbers_and_a_gate_that_is_shut_no_gradients() -> None:
+def test_states_that_are_not_numbers_give_no_numbers_and_a_gate_that_is_shut_no_gradients():
     lstm = nn.LSTM(3, 5, batch_first=True)
     inputs, states, above = torch.full((2, 4, 3), torch.nan), torch.full((2, 4, 5), torch.nan), torch.ones(2, 4, 5)
     assert gate_gradients(lstm, inputs, states, above).isnan().all()
@@ -243,6 +241,6 @@ def test_states_that_are_not_numbers_give_no_numbers_and_a_gate_that_is_shut_no_
 @pytest.mark.parametrize(
     "options", [{"num_layers": 2}, {"bidirectional": True}, {"bias": False}, {"batch_first": False}, {"proj_size": 1}]
 )
-def test_other_lstms_are_refused(options: dict[str, object]) -> None:
+def test_other_lstms_are_refused(options):
     with pytest.raises(ValueError, match="expected one layer of LSTM"):
         lstm_layers(nn.LSTM(2, 3, **{"batch_first": True, **options}))

@@ -1,7 +1,5 @@
 """Recordings that were moved, cut, or belong to another model: one clear line each."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -80,7 +78,7 @@ DAMAGES: list[tuple[Damage, str]] = [
 
 
 @pytest.mark.parametrize(("damage", "line"), DAMAGES)
-def test_a_damaged_recording_is_one_line(damage: Damage, line: str, folder: Path) -> None:
+def test_a_damaged_recording_is_one_line(damage, line, folder):
     damage(folder)
     with pytest.raises(RecordingError, match=re.escape(f"{folder.parent}/{line}")) as caught:
         Recording.open(folder)
@@ -103,7 +101,7 @@ def flip_a_bit(file: Path) -> None:
         (Path.unlink, "is missing in the recording$"),
     ],
 )
-def test_any_file_that_changed_or_is_cut_is_one_line(change, problem, tmp_path: Path) -> None:
+def test_any_file_that_changed_or_is_cut_is_one_line(change, problem, tmp_path):
     folder = RecordedTraining(ADAM, tmp_path / "run", record_dtype="float16", fold=True).run().folder
     files = list(folder.glob("*.npy"))
     assert len(files) > 20
@@ -115,13 +113,13 @@ def test_any_file_that_changed_or_is_cut_is_one_line(change, problem, tmp_path: 
         file.write_bytes(content)
 
 
-def test_a_recording_of_version_0_2_0_has_no_checksums_and_opens(folder: Path) -> None:
+def test_a_recording_of_version_0_2_0_has_no_checksums_and_opens(folder):
     facts("sha256", "checksums")(folder)
     array("layer_1.keys.npy", lambda keys: keys + 1)(folder)  # which is not noticed
     assert Recording.open(folder).layers["layer_1"].slots == 27
 
 
-def test_the_checksum_of_a_large_file_is_that_of_blocks_at_equal_distances(tmp_path: Path, monkeypatch) -> None:
+def test_the_checksum_of_a_large_file_is_that_of_blocks_at_equal_distances(tmp_path, monkeypatch):
     monkeypatch.setattr(recording_module, "_WHOLE_BYTES", 40)
     monkeypatch.setattr(recording_module, "_BLOCK_BYTES", 10)
     path = tmp_path / "file"
@@ -138,7 +136,7 @@ def test_the_checksum_of_a_large_file_is_that_of_blocks_at_equal_distances(tmp_p
     assert seen(130) == [first + place for first in (0, 40, 80, 120) for place in range(10)]
 
 
-def test_an_unfinished_recording_is_none_and_that_of_a_diverged_training_is_deleted(tmp_path: Path) -> None:
+def test_an_unfinished_recording_is_none_and_that_of_a_diverged_training_is_deleted(tmp_path):
     recorder = RecordedTraining(PROTOCOL, tmp_path / "run", stop_after=2).interrupt().recorder
     with pytest.raises(ValueError, match="2 of 4 steps and 16 of 27 slots were recorded"):
         recorder.finish()
@@ -151,7 +149,7 @@ def test_an_unfinished_recording_is_none_and_that_of_a_diverged_training_is_dele
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_recording_of_a_stored_run_is_that_of_its_pointer(tmp_path: Path, monkeypatch) -> None:
+def test_the_recording_of_a_stored_run_is_that_of_its_pointer(tmp_path, monkeypatch):
     results, config = Results(tmp_path / "idwbench.db"), run_config("two_moons", prototypes=2)
     key = config.run_key
     assert results.recording_folder == tmp_path / "idwbench.db.recordings"
@@ -172,6 +170,6 @@ def test_the_recording_of_a_stored_run_is_that_of_its_pointer(tmp_path: Path, mo
         open_recording(results, run)
 
 
-def test_the_checksum_tells_parameters_apart() -> None:
+def test_the_checksum_tells_parameters_apart():
     one, two = np.zeros((2, 3), np.float32), np.zeros((3, 2), np.float32)
     assert len({parameters_sha256(p) for p in ([one], [two], [one, two], [one.astype("f8")], [one + 1], [])}) == 6

@@ -1,7 +1,5 @@
 """Three clusters in a space of three features, with names, and with labels that are words."""
 
-from __future__ import annotations
-
 import numpy as np
 
 NAMES = np.array(["width", "height", "depth"])

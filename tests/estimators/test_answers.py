@@ -1,7 +1,5 @@
 """Predictions, explanations, patches and drawings of the estimators."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits

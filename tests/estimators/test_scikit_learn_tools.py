@@ -1,7 +1,5 @@
 """The estimators inside scikit-learn: its own checks, pipelines, searches, containers, routing, files; docstrings."""
 
-from __future__ import annotations
-
 import doctest
 import io
 import os

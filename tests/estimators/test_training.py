@@ -1,7 +1,5 @@
 """The training of the estimators: that of the fused engine, with weights, warm starts and single epochs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Explanations of recorded networks, against sums over all slots in float64."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Passages behind the next token of a prompt, against attention computed by brute force."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Explanations of prototypes, heads of networks, and kernel regression, against NumPy."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from types import SimpleNamespace

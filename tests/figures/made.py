@@ -1,7 +1,5 @@
 """Stored runs, data sets and checks that the tests of figures share."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Learning curves, and the metric against the number of prototypes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from made import assert_no_words_overlap, draw, made_run, words
@@ -34,7 +32,7 @@ def curves(runs: list[StoredRun], epochs: int = 3) -> Drawing:
 
 
 @pytest.mark.slow
-def test_a_row_for_each_metric_a_column_for_each_number_and_a_colour_for_each_method() -> None:
+def test_a_row_for_each_metric_a_column_for_each_number_and_a_colour_for_each_method():
     scales = [run for scale in ("features", "prototypes") for run in stored(method="scaled_dot", scale=scale)]
     figure, left_out = curves([*stored(), *stored(prototypes=16), *stored(method="inv_dist"), *scales])
     assert len(figure.axes) == 4 and left_out == ()
@@ -47,7 +45,7 @@ def test_a_row_for_each_metric_a_column_for_each_number_and_a_colour_for_each_me
     assert_no_words_overlap(figure)
 
 
-def test_the_settings_of_a_single_method_have_colours_and_then_dashes() -> None:
+def test_the_settings_of_a_single_method_have_colours_and_then_dashes():
     figure, left_out = curves([run for power in range(1, 43) for run in stored((0,), power=power)])
     lines = figure.axes[0].get_lines()
     assert [line.get_linestyle() for line in lines[:11]] == ["-"] * 10 + ["--"]
@@ -55,7 +53,7 @@ def test_the_settings_of_a_single_method_have_colours_and_then_dashes() -> None:
     assert left_out == ("not drawn: 2 settings (idw p=41, ε=0.001, …)",)
 
 
-def test_models_of_other_names_than_methods_have_a_colour_each_and_a_column_if_others_have_prototypes() -> None:
+def test_models_of_other_names_than_methods_have_a_colour_each_and_a_column_if_others_have_prototypes():
     def networks(**settings: object) -> list[StoredRun]:
         return [made_run(run_config("two_moons", kind="network", encoder="mlp", **settings))]
 
@@ -68,7 +66,7 @@ def test_models_of_other_names_than_methods_have_a_colour_each_and_a_column_if_o
     assert {"without prototypes", "4 prototypes"} <= set(words(both))
 
 
-def test_several_protocols_have_a_block_each_and_runs_of_a_kind_without_epochs_are_counted() -> None:
+def test_several_protocols_have_a_block_each_and_runs_of_a_kind_without_epochs_are_counted():
     baselines = stored(kind="baseline", method="samples")
     figure, left_out = curves([*stored(epochs=3), *stored(epochs=25), *baselines])
     assert len(figure.axes) == 4
@@ -76,7 +74,7 @@ def test_several_protocols_have_a_block_each_and_runs_of_a_kind_without_epochs_a
     assert left_out == ("not drawn: 2 runs of kind 'baseline'",)
 
 
-def test_a_curve_has_two_epochs() -> None:
+def test_a_curve_has_two_epochs():
     with pytest.raises(ConfigError, match="no run to draw has a learning curve"):
         curves(stored(), epochs=1)
 
@@ -108,7 +106,7 @@ def bars(figure) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     return {str(one.get_label()): (one[0].get_xdata(), one[0].get_ydata()) for one in axes.containers}
 
 
-def test_the_prototypes_needed_are_means_over_the_seeds_of_the_data_chosen_by_validation_data() -> None:
+def test_the_prototypes_needed_are_means_over_the_seeds_of_the_data_chosen_by_validation_data():
     figure, left_out = draw("prototypes_needed", needed())
     drawn = bars(figure)
     assert set(drawn) == {"idw", "neg_dist"} and left_out == ()
@@ -123,7 +121,7 @@ def test_the_prototypes_needed_are_means_over_the_seeds_of_the_data_chosen_by_va
     np.testing.assert_allclose(bars(first)["idw"][1], [51, 81, 96])
 
 
-def test_parameters_that_differ_are_in_the_labels() -> None:
+def test_parameters_that_differ_are_in_the_labels():
     settings = {"method": "idw", "prototypes": 4, "learning_rate": 0.1}
     runs = [measured(0.6, 0.6, seed, power=power, **settings) for seed in range(3) for power in (2.0, 8.0)]
     runs += [run for run in needed() if run.config.model.kind == "kernel_regression"]

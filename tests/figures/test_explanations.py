@@ -1,7 +1,5 @@
 """Figures of explained answers, and of attention by class."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

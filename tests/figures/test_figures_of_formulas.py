@@ -37,7 +37,7 @@ KERNEL_FORMULAS = {
 
 
 @pytest.mark.parametrize(("drawn", "scores"), [(weights_figure, SQUARES), (weights_p1_figure, DISTANCES)])
-def test_each_weight_is_the_softmax_of_two_scores(drawn, scores) -> None:
+def test_each_weight_is_the_softmax_of_two_scores(drawn, scores):
     figure = drawn()
     lines = [line for line in figure.axes[0].get_lines() if len(line.get_xdata()) > 2]
     assert [line.get_label() for line in lines] == [*scores]
@@ -52,7 +52,7 @@ def test_each_weight_is_the_softmax_of_two_scores(drawn, scores) -> None:
     assert_no_words_overlap(figure)
 
 
-def test_each_line_is_its_kernel() -> None:
+def test_each_line_is_its_kernel():
     figure = kernels_figure()
     for line, (name, formula) in zip(figure.axes[0].get_lines(), KERNEL_FORMULAS.items(), strict=True):
         d = np.asarray(line.get_xdata())[1:]
@@ -61,7 +61,7 @@ def test_each_line_is_its_kernel() -> None:
     assert_no_words_overlap(figure)
 
 
-def test_the_estimates_are_the_weights_below_times_the_data(tmp_path) -> None:
+def test_the_estimates_are_the_weights_below_times_the_data(tmp_path):
     figure = kernel_regression_figure()
     above, below = figure.axes[: len(KERNELS)], figure.axes[len(KERNELS) :]
     for name, top, bottom in zip(KERNELS, above, below, strict=True):

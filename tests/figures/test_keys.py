@@ -1,7 +1,5 @@
 """Keys as images: alone, beside their nearest training images, and in feature space."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np
@@ -28,7 +26,7 @@ def texts(axes) -> list[str]:
     return [text.get_text() for text in axes.texts if text.get_text()]
 
 
-def test_keys_are_sorted_by_the_class_of_their_values_and_each_has_its_own_scale_symmetric_about_zero() -> None:
+def test_keys_are_sorted_by_the_class_of_their_values_and_each_has_its_own_scale_symmetric_about_zero():
     assert key_order(np.eye(4)[[2, 0, 3, 0, 2, 2]]).tolist() == [1, 3, 0, 4, 5, 2]
     drawn = panel()
     drawn.keys[:3] *= [[1000.0], [0.001], [0.0]]
@@ -45,7 +43,7 @@ def test_keys_are_sorted_by_the_class_of_their_values_and_each_has_its_own_scale
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("sizes", "shape", "names"), [((3, 20), (4, 3), DIGITS), ((1, 61), (3, 4), CLOTHES)])
-def test_grids_stand_one_above_the_other_and_no_words_overlap_however_long_a_title_is(sizes, shape, names) -> None:
+def test_grids_stand_one_above_the_other_and_no_words_overlap_however_long_a_title_is(sizes, shape, names):
     titles = [f"{n} keys" + " · test accuracy 97.50 ± 1.18 %" * 4 for n in sizes]
     figure = draw_keys([panel(n, title) for n, title in zip(sizes, titles, strict=True)], shape, names)
     assert [len(axes.images) for axes in figure.axes] == list(sizes)
@@ -54,7 +52,7 @@ def test_grids_stand_one_above_the_other_and_no_words_overlap_however_long_a_tit
     assert_no_words_overlap(figure)
 
 
-def test_keys_are_in_the_datas_own_units_if_they_are_points(monkeypatch) -> None:
+def test_keys_are_in_the_datas_own_units_if_they_are_points(monkeypatch):
     use_dataset(monkeypatch)
     configs = [run_config("two_moons", prototypes=3, method=method) for method in ("idw", "fc_relu")]
     for kind, method in (("scikit_learn", "nearest_centroid"), ("scikit_learn", "knn"), ("baseline", "samples")):
@@ -76,7 +74,7 @@ def test_keys_are_in_the_datas_own_units_if_they_are_points(monkeypatch) -> None
 
 
 @pytest.mark.parametrize("names", [DIGITS[:2], CLOTHES[:2]])
-def test_a_key_stands_above_its_nearest_image_with_both_labels_and_the_distance(monkeypatch, names) -> None:
+def test_a_key_stands_above_its_nearest_image_with_both_labels_and_the_distance(monkeypatch, names):
     dataset = made_dataset(image_shape=(1, 2), class_names=tuple(names))
     use_dataset(monkeypatch, dataset)
     keys = dataset.train.inputs[[3, 5, 0]] + np.float32(1e-3)
@@ -102,7 +100,7 @@ def test_a_key_stands_above_its_nearest_image_with_both_labels_and_the_distance(
         draw("keys_nearest", runs[:1], default=arrays)
 
 
-def test_keys_of_a_network_are_the_training_images_with_the_nearest_features(monkeypatch) -> None:
+def test_keys_of_a_network_are_the_training_images_with_the_nearest_features(monkeypatch):
     dataset = use_dataset(monkeypatch)
     idw = {"width": 5, "head": "idw", "prototypes": 3}
     configs = [run_config("two_moons", kind="network", encoder="mlp", **settings) for settings in (idw, {})]

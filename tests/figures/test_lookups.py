@@ -1,7 +1,5 @@
 """Figures of lookups, from runs whose metrics are known."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 
@@ -51,7 +49,7 @@ def lines_of(figure, panel: int = 0) -> list[np.ndarray]:
 GROWING, CONSTANT = recall_with_capacity(lambda d: d), recall_with_capacity(lambda d: 1e9)
 
 
-def test_capacities_and_their_law_are_interpolated_between_the_items_of_stored_runs() -> None:
+def test_capacities_and_their_law_are_interpolated_between_the_items_of_stored_runs():
     runs = lookups(GROWING)
     (capacities,) = lookup_capacities(runs)
     # The recall is 1 below the capacity, so the interpolation between 2 or 8 items and more is from 1.
@@ -64,7 +62,7 @@ def test_capacities_and_their_law_are_interpolated_between_the_items_of_stored_r
     assert lookup_capacities(runs, 0.5)[0].by_dimensions[4][0].items > capacities.by_dimensions[4][0].items
 
 
-def test_dimensions_and_seeds_that_lack_some_numbers_of_items_have_no_capacity() -> None:
+def test_dimensions_and_seeds_that_lack_some_numbers_of_items_have_no_capacity():
     runs = lookups(GROWING, dimensions=(4,)) + lookups(GROWING, dimensions=(8,), items=(2, 128))
     runs = [run for run in runs if (run.config.seed, run.config.dataset.items) != (2, 8)]
     (capacities,) = lookup_capacities(runs)
@@ -78,12 +76,12 @@ def test_dimensions_and_seeds_that_lack_some_numbers_of_items_have_no_capacity()
         ("linear", [f"inner_product softmax, linear projections, learning rate {rate}" for rate in (0.1, 0.2)]),
     ],
 )
-def test_only_models_that_learn_differ_in_their_learning_rate(projections: str, labels: list[str]) -> None:
+def test_only_models_that_learn_differ_in_their_learning_rate(projections, labels):
     runs = [run for rate in (0.1, 0.2) for run in lookups(GROWING, learning_rate=rate, projections=projections)]
     assert [each.label for each in lookup_runs(runs)] == labels
 
 
-def test_recall_is_drawn_against_the_load() -> None:
+def test_recall_is_drawn_against_the_load():
     runs = lookups(lambda d, n, seed: {"recall": 0.5 + 0.1 * seed})
     runs += lookups(lambda d, n, seed: {"recall": 0.2}, similarity="idw", weighting="argmax")
     figure = draw("recall", runs).figure
@@ -95,7 +93,7 @@ def test_recall_is_drawn_against_the_load() -> None:
     assert_no_words_overlap(figure)
 
 
-def test_the_figure_of_recall_names_what_it_leaves_out() -> None:
+def test_the_figure_of_recall_names_what_it_leaves_out():
     runs = lookups(lambda d, n, seed: {"recall": 0.5}, data={"noise": 0.3}, dimensions=(4,), seeds=1)
     for k in range(1, 13):
         runs += lookups(lambda d, n, seed: {"recall": 0.5}, weighting="top_k", k=k, seeds=1, items=(2, 8))
@@ -103,14 +101,14 @@ def test_the_figure_of_recall_names_what_it_leaves_out() -> None:
     assert draw("recall", runs).left_out == lines
 
 
-def test_capacities_are_drawn_with_their_laws_if_there_are_any() -> None:
+def test_capacities_are_drawn_with_their_laws_if_there_are_any():
     figure = draw("capacity", lookups(recall_with_capacity(lambda d: 2 * d))).figure
     assert "inner_product softmax: 4.57 · exp(0.121 d)" in " ".join(words(figure))
     with pytest.raises(ConfigError, match="no seed has a recall of 99 %"):
         draw("capacity", lookups(CONSTANT))
 
 
-def test_the_entropy_of_softmax_is_drawn_beside_that_of_equal_weights_where_it_was_measured() -> None:
+def test_the_entropy_of_softmax_is_drawn_beside_that_of_equal_weights_where_it_was_measured():
     def measured(d: int, n: int, seed: int) -> dict[str, float]:
         return {"recall": 1, "weight_entropy": d / 16 + seed}
 
@@ -121,7 +119,7 @@ def test_the_entropy_of_softmax_is_drawn_beside_that_of_equal_weights_where_it_w
     np.testing.assert_allclose(softmax, [[4, 2.25], [8, 2.5], [16, 3]])
 
 
-def test_the_variance_of_scores_is_drawn_with_the_theory_for_each_mean() -> None:
+def test_the_variance_of_scores_is_drawn_with_the_theory_for_each_mean():
     runs = []
     for mean in (0.0, 2.0):
         for scaling in ("none", "sqrt_dimensions", "qk_norm"):

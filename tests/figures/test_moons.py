@@ -1,7 +1,5 @@
 """Figures in the plane: predictions, points and keys of the paper's Figures 2 and 5, and heat maps."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import matplotlib
@@ -35,7 +33,7 @@ def drawn(name: str, given: list[StoredRun]) -> Drawing:
     return draw(name, given, default=ARRAYS)
 
 
-def test_a_picture_has_keys_in_the_datas_own_units_and_the_probability_at_the_middles_of_cells() -> None:
+def test_a_picture_has_keys_in_the_datas_own_units_and_the_probability_at_the_middles_of_cells():
     data = plane_data(made_dataset())
     picture = plane_picture(run_config("two_moons", prototypes=2).model, KEYS, VALUES, data)
     np.testing.assert_allclose(picture.keys, SCALING.invert(KEYS), rtol=1e-6)
@@ -49,7 +47,7 @@ def test_a_picture_has_keys_in_the_datas_own_units_and_the_probability_at_the_mi
     np.testing.assert_allclose(picture.probability, expected, atol=2e-6)
 
 
-def test_a_panel_shows_points_keys_regions_of_the_lowest_seed_and_means_over_seeds() -> None:
+def test_a_panel_shows_points_keys_regions_of_the_lowest_seed_and_means_over_seeds():
     given = runs(seeds=(3, 1, 2), method="gaussian")
     lowest = {given[1].run_key: ARRAYS}
     figure = draw("moons", given, arrays=lowest, default=None).figure
@@ -67,7 +65,7 @@ def test_a_panel_shows_points_keys_regions_of_the_lowest_seed_and_means_over_see
     assert axes._right_title.get_weight() == "normal"  # type: ignore[attr-defined]  # nothing to compare with
 
 
-def test_moons_stand_in_a_row_for_each_method_and_a_column_for_each_number_and_the_best_of_a_column_is_bold() -> None:
+def test_moons_stand_in_a_row_for_each_method_and_a_column_for_each_number_and_the_best_of_a_column_is_bold():
     given = [*runs(range(6)), *runs(range(6), method="inv_dist"), *runs(prototypes=3)]
     given += [replace(run, metrics={key: 0.5 for key in run.metrics}) for run in runs(range(6), method="scaled_dot")]
     figure = drawn("moons", given).figure
@@ -90,7 +88,7 @@ def with_metric(given: list[StoredRun], name: str, value: float, split: str = "t
     return [replace(run, metrics={**run.metrics, (split, name): value}) for run in given]
 
 
-def test_rows_are_powers_and_columns_epsilons_with_accuracies_over_seeds_and_diverged_runs() -> None:
+def test_rows_are_powers_and_columns_epsilons_with_accuracies_over_seeds_and_diverged_runs():
     stored = [*grid(), made_run(run_config("two_moons", prototypes=2, power=1, epsilon=1.0))]
     stored = [replace(run, state="diverged", metrics={}) if n < 3 else run for n, run in enumerate(stored)]
     figure = drawn("power_epsilon", stored).figure
@@ -106,7 +104,7 @@ def test_rows_are_powers_and_columns_epsilons_with_accuracies_over_seeds_and_div
     assert_no_words_overlap(figure)
 
 
-def test_each_cell_of_a_heat_map_has_mean_spread_and_number_or_why_it_has_none() -> None:
+def test_each_cell_of_a_heat_map_has_mean_spread_and_number_or_why_it_has_none():
     given = with_metric(grid(powers=(1,)), "dead_keys", 2.0) + runs(power=2, epsilon=0.1)
     given += runs((0, 1, 2), power=2, epsilon=0.0)
     given = [replace(run, state="diverged", metrics={}) if n in (0, 2, 3) else run for n, run in enumerate(given)]
@@ -121,7 +119,7 @@ def test_each_cell_of_a_heat_map_has_mean_spread_and_number_or_why_it_has_none()
     assert_no_words_overlap(figure)
 
 
-def test_the_best_cell_is_the_lightest_and_wide_ranges_are_logarithmic() -> None:
+def test_the_best_cell_is_the_lightest_and_wide_ranges_are_logarithmic():
     given = [
         run
         for epsilon, value in ((0.0, 0.01), (0.1, 0.1), (1.0, 0.9))
@@ -136,7 +134,7 @@ def test_the_best_cell_is_the_lightest_and_wide_ranges_are_logarithmic() -> None
     assert accuracy == sorted(accuracy) and distance == sorted(distance, reverse=True)
 
 
-def test_the_model_with_the_most_places_is_drawn_and_others_are_counted() -> None:
+def test_the_model_with_the_most_places_is_drawn_and_others_are_counted():
     others = grid(method="inv_dist", powers=(1,)) + grid(prototypes=4, powers=(1,)) + runs((0,), method="neg_dist")
     left_out = drawn("power_epsilon_heatmap", grid() + others).left_out
     assert "not drawn: 9 runs of other models (drawn: idw · 2 prototypes)" in left_out

@@ -11,7 +11,6 @@ from made import Store, draw, made_dataset, made_run, use_dataset, words
 from idwbench import figures
 from idwbench.errors import ConfigError
 from idwbench.figures.stored import FIGURES, collect_figures, draw_stored
-from idwbench.results.records import StoredRun
 from idwbench.runs.config import run_config
 
 RUN = made_run(run_config("two_moons", prototypes=3))
@@ -20,7 +19,7 @@ NETWORK = made_run(run_config("two_moons", kind="network", encoder="mlp"))
 KNN = made_run(run_config("two_moons", kind="scikit_learn", method="knn"))
 
 
-def test_the_first_section_is_drawn_and_the_others_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_section_is_drawn_and_the_others_are_named(monkeypatch):
     use_dataset(monkeypatch)
     runs = [made_run(run_config("two_moons", prototypes=3, epochs=epochs)) for epochs in (2, 3, 25)]
     for name in ("moons", "keys"):
@@ -50,9 +49,7 @@ def test_the_first_section_is_drawn_and_the_others_are_named(monkeypatch: pytest
         *((name, [], "no ", "") for name in ("recall", "capacity", "weight_entropy", "score_variance")),
     ],
 )
-def test_what_cannot_be_drawn_is_refused(
-    monkeypatch: pytest.MonkeyPatch, name: str, runs: list[StoredRun], problem: str, hint: str
-) -> None:
+def test_what_cannot_be_drawn_is_refused(monkeypatch, name, runs, problem, hint):
     use_dataset(monkeypatch, made_dataset(3))
     with pytest.raises(ConfigError, match=problem) as caught:
         draw(name, runs)
@@ -63,9 +60,7 @@ def test_what_cannot_be_drawn_is_refused(
 @pytest.mark.parametrize(
     ("model", "problem"), [({"method": "gone"}, "not registered"), ({"plugin_sha256": "a" * 64}, "another version")]
 )
-def test_a_method_must_be_registered_as_it_was_trained(
-    monkeypatch: pytest.MonkeyPatch, model: dict[str, object], problem: str
-) -> None:
+def test_a_method_must_be_registered_as_it_was_trained(monkeypatch, model, problem):
     use_dataset(monkeypatch)
     with pytest.raises(ConfigError, match=problem) as caught:
         changed = RUN.config.model.model_copy(update=model)
@@ -73,14 +68,14 @@ def test_a_method_must_be_registered_as_it_was_trained(
     assert caught.value.location == ("plugin",)
 
 
-def test_every_figure_is_documented() -> None:
+def test_every_figure_is_documented():
     assert all(function.__doc__ for function in FIGURES.values())
     page = (Path(__file__).parents[2] / "docs/reports.md").read_text(encoding="utf-8").split("## Figures")[1]
     rows = re.findall(r"^\| `(\w+)` \|", page, flags=re.MULTILINE)
     assert sorted(rows) == sorted(FIGURES)
 
 
-def test_a_figure_is_one_file_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_figure_is_one_file_of_the_folder(tmp_path, monkeypatch):
     code = "from __future__ import annotations\nfrom matplotlib.figure import Figure\n"
     code += "def mine_figure() -> Figure:\n    return Figure()\n"
     (tmp_path / "mine_for_a_test.py").write_text(code)

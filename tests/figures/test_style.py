@@ -1,13 +1,10 @@
 """Files of figures, and the rules by which lines over seeds are drawn, once for all figures."""
 
-from __future__ import annotations
-
 import math
 import os
 import subprocess
 import sys
 import warnings
-from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -30,7 +27,7 @@ def figure(text: str = "words") -> Figure:
 
 
 @pytest.mark.parametrize(("suffix", "magic"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")])
-def test_the_same_figure_gives_the_same_bytes(tmp_path: Path, suffix: str, magic: bytes) -> None:
+def test_the_same_figure_gives_the_same_bytes(tmp_path, suffix, magic):
     before = dict(matplotlib.rcParams)
     first, second = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"
     for path in (first, second):
@@ -48,14 +45,14 @@ def test_the_same_figure_gives_the_same_bytes(tmp_path: Path, suffix: str, magic
         ("none", "the file of a figure has no suffix", "expected .pdf, .png, .svg"),
     ],
 )
-def test_another_suffix_or_none_is_refused_and_nothing_is_written(tmp_path: Path, name, problem, hint) -> None:
+def test_another_suffix_or_none_is_refused_and_nothing_is_written(tmp_path, name, problem, hint):
     with pytest.raises(ConfigError) as caught:
         save_figure(Figure(), tmp_path / name)
     assert (caught.value.problem, caught.value.file, caught.value.hint) == (problem, str(tmp_path / name), hint)
     assert not list(tmp_path.iterdir())
 
 
-def test_names_with_control_characters_dollars_and_letters_without_a_glyph_are_drawn_in_silence(tmp_path: Path) -> None:
+def test_names_with_control_characters_dollars_and_letters_without_a_glyph_are_drawn_in_silence(tmp_path):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         save_figure(figure("bell \x07, \x1b[31m, \u202e, \udcff, $x_{, $y$, 数, \U0001f600"), tmp_path / "a.svg")
@@ -64,13 +61,13 @@ def test_names_with_control_characters_dollars_and_letters_without_a_glyph_are_d
     assert clean_text("a\x07\x1b\u202e\udcff\nb, 数") == "a\ufffd\ufffd\ufffd\ufffd\nb, 数"
 
 
-def test_a_wrong_time_of_the_build_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_time_of_the_build_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "today")
     with pytest.raises(ConfigError, match="SOURCE_DATE_EPOCH: expected a whole number of seconds, got 'today'"):
         save_figure(figure(), tmp_path / "a.pdf")
 
 
-def test_a_wrong_backend_is_refused_in_one_line() -> None:
+def test_a_wrong_backend_is_refused_in_one_line():
     program = [sys.executable, "-m", "idwbench", "figure", "weights"]
     result = subprocess.run(program, env={**os.environ, "MPLBACKEND": "nope"}, capture_output=True, text=True)
     assert (result.returncode, result.stdout, len(result.stderr.splitlines())) == (2, "", 1)
@@ -92,7 +89,7 @@ def band_at(axes, band: int, x: float) -> tuple[float, float]:
     return heights.min(), heights.max()
 
 
-def test_a_line_is_the_mean_of_the_seeds_with_a_band_within_their_range_where_there_are_several() -> None:
+def test_a_line_is_the_mean_of_the_seeds_with_a_band_within_their_range_where_there_are_several():
     axes = drawn(line())
     (mean,) = axes.get_lines()
     np.testing.assert_allclose(mean.get_xydata(), [[1, 60], [2, 80], [3, 90]])
@@ -105,18 +102,18 @@ def test_a_line_is_the_mean_of_the_seeds_with_a_band_within_their_range_where_th
     assert not drawn(line(values=VALUES[:1])).collections
 
 
-def test_bars_of_geometric_means_are_those_of_the_logarithms() -> None:
+def test_bars_of_geometric_means_are_those_of_the_logarithms():
     (bars,) = drawn(line(values=np.array([[1.0], [100.0]]), markers=True, geometric=True), y=Axis("")).containers
     np.testing.assert_allclose(bars[0].get_ydata(), [10])
     np.testing.assert_allclose(bars[2][0].get_segments()[0][:, 1], [1, 100])
 
 
 @pytest.mark.parametrize(("low", "scale"), [(0.1, "log"), (0.0, "linear")])
-def test_positive_values_have_a_logarithmic_axis(low: float, scale: str) -> None:
+def test_positive_values_have_a_logarithmic_axis(low, scale):
     assert drawn(line(values=np.array([[1.0, low]])), y=Axis("loss", base=10)).get_yscale() == scale
 
 
-def test_blocks_of_rows_and_rows_with_empty_places_are_drawn_without_overlap() -> None:
+def test_blocks_of_rows_and_rows_with_empty_places_are_drawn_without_overlap():
     panels = [Panel(f"{n} dimensions", [line(), line("another one")]) for n in range(3)]
     rows = [PanelRow("", PERCENT, panels[:2]), PanelRow("", PERCENT, panels[2:])]
     shared = draw_rows(rows, Axis("load"), ["words"], shared=True)

@@ -1,7 +1,5 @@
 """Softened hash tables: answers, recall and gradients against formulas in float64 NumPy."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -58,7 +56,7 @@ def plain_scores(hash_table: HashTable, queries: np.ndarray, keys: np.ndarray) -
 @pytest.mark.parametrize("weighting", ["argmax", "max", "softmax", "top_k", "sparsemax"])
 @pytest.mark.parametrize("scaling", ["none", "sqrt_dimensions", "qk_norm"])
 @pytest.mark.parametrize("similarity", SIMILARITIES)
-def test_an_answer_is_the_formula(arrays, similarity: str, scaling: str, weighting: str) -> None:
+def test_an_answer_is_the_formula(arrays, similarity, scaling, weighting):
     hash_table = a_hash_table(similarity=similarity, scaling=scaling, weighting=weighting)
     answers = hash_table.answers(*map(torch.from_numpy, arrays)).numpy()
     scores = plain_scores(hash_table, *arrays[:2])
@@ -66,14 +64,14 @@ def test_an_answer_is_the_formula(arrays, similarity: str, scaling: str, weighti
     np.testing.assert_allclose(answers, weights.numpy() @ arrays[2], rtol=1e-10, atol=1e-12)
 
 
-def test_qk_norm_of_few_keys_has_a_factor_of_at_least_one() -> None:
+def test_qk_norm_of_few_keys_has_a_factor_of_at_least_one():
     for n, factor in ((1, 1.0), (2, 1.0), (3, math.log2(6))):
         unit = torch.eye(3, dtype=torch.float64)[:n]
         assert a_hash_table(scaling="qk_norm").scores(2 * unit[:1], 3 * unit)[0, 0] == pytest.approx(factor)
 
 
 @pytest.mark.parametrize("projections", ["linear", "mlp"])
-def test_projections_are_applied_to_queries_and_keys_separately(arrays, projections: str) -> None:
+def test_projections_are_applied_to_queries_and_keys_separately(arrays, projections):
     initial = initial_projections(projections, D, np.random.default_rng(0))
     weights = {name: array + 0.1 for name, array in initial.items()}  # biases are not 0
     table = a_hash_table(weights, projections=projections)
@@ -93,7 +91,7 @@ def test_projections_are_applied_to_queries_and_keys_separately(arrays, projecti
 @pytest.mark.parametrize(
     "settings", [{"similarity": "idw"}, {"weighting": "top_k"}, {"weighting": "argmax"}, {"weighting": "exact_match"}]
 )
-def test_the_gradient_is_that_of_finite_differences(settings: dict[str, object]) -> None:
+def test_the_gradient_is_that_of_finite_differences(settings):
     table, queries = a_table(n=4, d=3, queries=2)
     hash_table = a_hash_table(**settings)
     inputs, keys, values = (torch.from_numpy(a).double() for a in (queries.inputs, table.keys, table.values))
@@ -108,14 +106,14 @@ def test_the_gradient_is_that_of_finite_differences(settings: dict[str, object])
     assert metrics["gradient_share"] == pytest.approx(is_gradient.any(2).double().mean().item())
 
 
-def test_an_exact_match_recalls_stored_keys_and_nothing_else() -> None:
+def test_an_exact_match_recalls_stored_keys_and_nothing_else():
     exact = a_hash_table(weighting="exact_match")
     assert recall(exact, *a_table(noise=0.0)) == 1
     # The answer to every other query is 0, which is nearest to one of the values.
     assert recall(exact, *a_table(noise=0.3)) == 1 / N
 
 
-def test_recall_and_entropy_are_those_of_the_formulas_also_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recall_and_entropy_are_those_of_the_formulas_also_in_parts(monkeypatch):
     table, queries = a_table(n=40, noise=1.0, queries=80)
     hash_table = a_hash_table(similarity="idw")
     weights = plain_scores(hash_table, queries.inputs.astype(float), table.keys.astype(float)).softmax(1).numpy()
@@ -129,7 +127,7 @@ def test_recall_and_entropy_are_those_of_the_formulas_also_in_parts(monkeypatch:
     assert measured(hash_table, table, queries) == pytest.approx(metrics, rel=1e-5)
 
 
-def test_the_variance_of_scores_is_that_of_the_theory() -> None:
+def test_the_variance_of_scores_is_that_of_the_theory():
     d, mean, noise = 30, 0.5, 0.7
     table, queries = a_table(n=400, d=d, noise=noise, queries=400, mean=mean)
     variance = measured(a_hash_table(), table, queries)["score_variance"]
@@ -141,7 +139,7 @@ def test_the_variance_of_scores_is_that_of_the_theory() -> None:
     assert scaled == pytest.approx(variance / d, rel=1e-4)
 
 
-def test_a_metric_that_is_not_defined_is_left_out_and_an_answer_that_is_not_finite_is_wrong() -> None:
+def test_a_metric_that_is_not_defined_is_left_out_and_an_answer_that_is_not_finite_is_wrong():
     assert "score_variance" not in measured(a_hash_table(), *a_table(n=1))
     assert "weight_entropy" not in measured(a_hash_table(weighting="max"), *a_table())  # its weights sum to no 1
     hits = measured(a_hash_table(similarity="idw", epsilon=0.0), *a_table(noise=0.0))

@@ -1,7 +1,5 @@
 """Kernel regression against its formula in float64; its bandwidths against SciPy and plain loops."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

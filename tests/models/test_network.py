@@ -1,7 +1,5 @@
 """Encoders, blocks and heads against NumPy, SciPy and modules of PyTorch with the same weights."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -36,14 +34,14 @@ def arrays(module: nn.Module) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("encoder", ["mlp", "conv", "vit_tiny"])
-def test_no_inputs_have_no_features_outputs_and_labels(encoder: str) -> None:
+def test_no_inputs_have_no_features_outputs_and_labels(encoder):
     network = initial_network(parsed(encoder=encoder, width=4), image_data(), np.random.default_rng(0))
     nothing = np.zeros((0, 24), np.float32)
     assert [len(part) for part in (network.features(nothing), network.predict(nothing))] == [0, 0]
     assert network.outputs(nothing).shape == (0, 3)
 
 
-def test_mlp_equals_numpy() -> None:
+def test_mlp_equals_numpy():
     mlp = Mlp(parsed(encoder="mlp", width=4, depth=3), 5, generator())
     inputs = torch.randn(7, 5, generator=generator(1))
     expected, weights = inputs.double().numpy(), arrays(mlp)
@@ -54,7 +52,7 @@ def test_mlp_equals_numpy() -> None:
     assert mlp.n_outputs == 4
 
 
-def test_conv_equals_scipy() -> None:
+def test_conv_equals_scipy():
     conv = Conv(parsed(encoder="conv", width=2, depth=3), (5, 6), generator())
     inputs = torch.randn(3, 30, generator=generator(1))
     weights = arrays(conv)
@@ -72,7 +70,7 @@ def test_conv_equals_scipy() -> None:
     assert conv.n_outputs == len(found) == 8
 
 
-def test_vit_with_scaled_dot_equals_the_encoder_of_pytorch_and_has_the_attention_that_was_asked_for() -> None:
+def test_vit_with_scaled_dot_equals_the_encoder_of_pytorch_and_has_the_attention_that_was_asked_for():
     vit = VitTiny(parsed(encoder="vit_tiny", patch=2, width=8, depth=2, heads=4), (4, 6), generator())
     layer = nn.TransformerEncoderLayer(8, 4, 32, 0.0, "gelu", batch_first=True, norm_first=True, bias=False)
     theirs = nn.TransformerEncoder(layer, 2, nn.LayerNorm(8, bias=False), enable_nested_tensor=False)
@@ -95,7 +93,7 @@ def random_weights(module: nn.Module) -> None:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_a_block_with_scaled_dot_is_a_block_of_torch_with_the_same_weights(causal: bool) -> None:
+def test_a_block_with_scaled_dot_is_a_block_of_torch_with_the_same_weights(causal):
     block = TransformerBlock(8, 2, "scaled_dot", hidden=12, causal=causal)
     random_weights(block)
     layer = nn.TransformerEncoderLayer(8, 2, 12, 0.0, "gelu", batch_first=True, norm_first=True, bias=False)
@@ -110,14 +108,14 @@ def test_a_block_with_scaled_dot_is_a_block_of_torch_with_the_same_weights(causa
     torch.testing.assert_close(gradients, torch.autograd.grad(expected, (inputs, *parameters), direction))
 
 
-def test_weights_of_branches_that_are_added_start_smaller_in_deep_networks() -> None:
+def test_weights_of_branches_that_are_added_start_smaller_in_deep_networks():
     weights = Transformer(8, 64, 2, generator=generator()).state_dict()
     expected = {"linear1.weight": 0.05, "linear2.weight": 0.05 / 4, "self_attn.out_proj.weight": 0.05 / 4}
     for name, deviation in expected.items():
         assert weights[f"blocks.3.{name}"].std() == pytest.approx(deviation, rel=0.05)
 
 
-def test_a_head_of_prototypes_equals_the_formula_on_features_and_begins_at_those_of_training_inputs() -> None:
+def test_a_head_of_prototypes_equals_the_formula_on_features_and_begins_at_those_of_training_inputs():
     data, model = make_dataset(), {"encoder": "mlp", "width": 6, "head": "idw", "prototypes": 5}
     network = initial_network(parsed(**model, initialisation="samples"), data, np.random.default_rng(0))
     features, weights = network.features(data.test.inputs).astype(np.float64), arrays(network)
@@ -143,7 +141,7 @@ def test_a_head_of_prototypes_equals_the_formula_on_features_and_begins_at_those
         ({"encoder": "mlp", "head": "idw", "prototypes": 99}, make_dataset(), "prototypes: expected at most 23"),
     ],
 )
-def test_data_that_does_not_fit_gets_one_line(settings, data: Dataset, message: str) -> None:
+def test_data_that_does_not_fit_gets_one_line(settings, data, message):
     model = parsed(**settings)
     for check in (check_network, lambda model, data: initial_network(model, data, np.random.default_rng(0))):
         with pytest.raises(ConfigError) as caught:

@@ -1,7 +1,5 @@
 """Prototypes: where they begin, their nearest inputs, and the metrics of their quality."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Language models: their formulas, the bits of a text, what they learn and write, and n-grams."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

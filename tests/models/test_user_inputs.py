@@ -1,7 +1,5 @@
 """What users bring to a model: inputs as texts and files, labels, and the prototypes of other libraries."""
 
-from __future__ import annotations
-
 import io
 import pickle
 import struct

@@ -4,8 +4,6 @@ PyTorch and torchvision stay at the versions of constraints.txt: older ones have
 programs that check and build (ruff, mypy, Sphinx, …) are not needed to run the tests, and are left out.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What pyproject.toml, CITATION.cff and CHANGES.md say of the package."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

@@ -5,8 +5,6 @@ environment of the tests, behind the installed one on the path. A new environmen
 a small sweep that needs none; at full size (``make torture``) it trains the shipped one with the fused engine.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """A small run of each kind with its data, for what all kinds promise and for what one of them does."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache

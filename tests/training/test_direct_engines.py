@@ -1,7 +1,5 @@
 """Baselines, kernel regression and scikit-learn's methods against scikit-learn used directly."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

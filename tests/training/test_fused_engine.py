@@ -1,7 +1,5 @@
 """Kernels: their cache, their arithmetic, and runs that are trained by them."""
 
-from __future__ import annotations
-
 import functools
 import os
 import pickle

@@ -1,7 +1,5 @@
 """The history of keys by the engines that trained them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from blob_data import make_dataset, make_regression

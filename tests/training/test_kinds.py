@@ -1,7 +1,5 @@
 """What the runs of every kind promise: the same bytes, also of an interrupted training, and how a run ends."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path

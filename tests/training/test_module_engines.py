@@ -1,9 +1,6 @@
 """Networks, perceptrons and hash tables: their trainings and metrics against float64, and recordings."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -74,7 +71,7 @@ SETTINGS = [{"seed": 3}, {"name": "joint", "seed": 3}, {"name": "joint", "depth"
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_weights_losses_and_attention_are_those_of_a_float64_training(settings: dict[str, object]) -> None:
+def test_weights_losses_and_attention_are_those_of_a_float64_training(settings):
     config, dataset = mlp_run(**settings), two_parts(parts=settings.get("name") != "two_moons")
     result, expected = train_run(config, dataset), float64_training(config, dataset)
     losses = [point.values["train", "loss"] for point in result.curve]
@@ -100,7 +97,7 @@ def test_weights_losses_and_attention_are_those_of_a_float64_training(settings: 
     assert (result.metric("accuracy_1") is None) == (config.dataset.name == "two_moons")  # which has no parts
 
 
-def test_shares_of_no_wrong_answer_are_left_out() -> None:
+def test_shares_of_no_wrong_answer_are_left_out():
     dataset = make_dataset(n_train=30, n_features=8, constant_feature=False)
     result = train_run(mlp_run("two_moons", epochs=10), dataset)
     assert (result.metric("accuracy"), result.metric("wrong_inputs")) == (1, 0)
@@ -108,7 +105,7 @@ def test_shares_of_no_wrong_answer_are_left_out() -> None:
     assert 0 <= result.metric("output_if_right_0") <= 1
 
 
-def test_a_sequence_is_measured_before_its_second_part_and_by_parts() -> None:
+def test_a_sequence_is_measured_before_its_second_part_and_by_parts():
     result = train_run(mlp_run("sequence", epochs=3, learning_rate=0.2), two_parts())
     assert [point.epoch for point in result.curve] == [1, 2, 3, 4, 5, 6]
     for split in ("test", "validation"):
@@ -123,7 +120,7 @@ def test_a_sequence_is_measured_before_its_second_part_and_by_parts() -> None:
 
 
 @pytest.mark.parametrize("settings", [{"batch_size": 5}, {"optimizer": "adam", "momentum": 0.0}])
-def test_a_recording_has_the_rows_the_answers_and_the_sums_of_its_run(tmp_path: Path, settings) -> None:
+def test_a_recording_has_the_rows_the_answers_and_the_sums_of_its_run(tmp_path, settings):
     config, dataset = mlp_run(**settings, record=True), two_parts()
     result = train_run(config, dataset, recording_folder=tmp_path)
     checksum = result.arrays["recording"].tobytes().hex()
@@ -146,7 +143,7 @@ def test_a_recording_has_the_rows_the_answers_and_the_sums_of_its_run(tmp_path: 
         assert shares == [None] * 3 and result.metric("residual_share", "train") is None
 
 
-def test_initial_weights_and_biases_are_those_of_torch_s_linear_layers() -> None:
+def test_initial_weights_and_biases_are_those_of_torch_s_linear_layers():
     network = initial_mlp(mlp_run(width=200).model, two_parts(), np.random.default_rng(0))
     for layer in network.layers.values():
         bound = layer.in_features**-0.5
@@ -158,7 +155,7 @@ def test_initial_weights_and_biases_are_those_of_torch_s_linear_layers() -> None
 # Networks: the quality and the patches of their heads against brute force
 
 
-def test_quality_and_patches_of_the_head_are_those_of_prototypes_for_features() -> None:
+def test_quality_and_patches_of_the_head_are_those_of_prototypes_for_features():
     data, result = images(), train_run(network_run(**IDW_HEAD, patches=3), images())
     network = network_from_arrays(result.config.model, data, result.arrays)
     features = {name: replace(part, inputs=network.features(part.inputs)) for name, part in data.splits.items()}
@@ -181,7 +178,7 @@ CONV = {"encoder": "conv", "width": 2, "depth": 2}
 @pytest.mark.parametrize(
     "settings", [{**IDW_HEAD, "epsilon": 0}, {**IDW_HEAD, "patches": 0}, {**IDW_HEAD, "head": "neg_dist"}, CONV]
 )
-def test_only_idw_heads_with_epsilon_above_0_are_patched(settings: dict[str, object]) -> None:
+def test_only_idw_heads_with_epsilon_above_0_are_patched(settings):
     result = train_run(network_run(**settings, epochs=1), images())
     assert result.state == "complete" and result.metric("patched", "cases") is None
     assert (result.metric("coverage", "train") is None) == ("head" not in settings)
@@ -200,7 +197,7 @@ def trained(**settings: object) -> RunResult:
 
 
 @pytest.mark.parametrize("settings", [{}, {**LEARNED, "epochs": 2}], ids=["without projections", "learned"])
-def test_a_run_is_measured_on_the_table_of_its_seed_with_what_it_learned(settings: dict[str, object]) -> None:
+def test_a_run_is_measured_on_the_table_of_its_seed_with_what_it_learned(settings):
     result = trained(seed=4, **settings)
     data = result.config.dataset
     table = draw_table(data, 4)
@@ -212,7 +209,7 @@ def test_a_run_is_measured_on_the_table_of_its_seed_with_what_it_learned(setting
     assert len(result.curve) == (2 if settings else 0)
 
 
-def test_softmax_learns_projections_that_find_the_items() -> None:
+def test_softmax_learns_projections_that_find_the_items():
     result = trained(**LEARNED)
     assert result.metrics["test", "recall_before"] < 0.5 and result.metrics["test", "recall"] > 0.8
     losses = [point.values["train", "loss"] for point in result.curve]
@@ -220,13 +217,13 @@ def test_softmax_learns_projections_that_find_the_items() -> None:
 
 
 @pytest.mark.parametrize("weighting", ["argmax", "exact_match"])
-def test_argmax_and_exact_match_learn_nothing(weighting: str) -> None:
+def test_argmax_and_exact_match_learn_nothing(weighting):
     first, later = (trained(weighting=weighting, **{**LEARNED, "epochs": epochs}) for epochs in (1, 5))
     assert later.metrics["test", "recall"] == later.metrics["test", "recall_before"]
     assert all(array.tobytes() == first.arrays[name].tobytes() for name, array in later.arrays.items())
 
 
-def test_the_first_step_of_sgd_is_the_gradient_of_the_mean_squared_error_and_clipped() -> None:
+def test_the_first_step_of_sgd_is_the_gradient_of_the_mean_squared_error_and_clipped():
     start, after = (trained(**SGD, learning_rate=rate) for rate in (1e-30, 1e-3))
     clipped = trained(**SGD, learning_rate=1.0, gradient_clip=1e-3)
     config = after.config

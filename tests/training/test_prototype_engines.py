@@ -1,7 +1,5 @@
 """What both engines of prototypes promise: the numbers of a plain PyTorch loop in float64, stacks, and how runs end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import product
