@@ -1,5 +1,24 @@
-import numpy as np
+"""The benchmarks: their workloads, and attribution by its measures, TracIn, and the scores of the dual form."""
 
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+from torch import nn
+from torch.nn import functional
+
+from benchmarks.attribution import measures
+from benchmarks.attribution.baselines import other_labels_nearby, pixel_similarity
+from benchmarks.attribution.comparison import print_tables
+from benchmarks.attribution.dual import DualScores
+from benchmarks.attribution.measures import linear_datamodeling_scores
+from benchmarks.attribution.recorded import record
+from benchmarks.attribution.retraining import retrained
+from benchmarks.attribution.sizes import SMALL
+from benchmarks.attribution.tracin import TracIn
 from benchmarks.stored_runs import fill_database, sweep_text
 from benchmarks.workloads import blobs, cut
 from idwbench.results.store import Results
@@ -17,3 +36,144 @@ def test_a_database_of_many_runs_has_the_runs_of_its_sweep_file(tmp_path):
     file.write_text(sweep_text(400, 1), encoding="utf-8")
     assert fill_database(file, db) == 400
     assert Results(db, read_only=True).sweep_status("many").complete == 400
+
+
+def test_the_exact_influence_on_a_linear_regression_has_a_score_near_1():
+    generator = np.random.default_rng(0)
+    inputs, queries = generator.normal(size=(200, 3)), generator.normal(size=(8, 3))
+    targets = inputs @ [1.0, -2.0, 0.5] + generator.normal(size=200)
+    subsets = measures.random_halves(len(inputs), 40, np.random.default_rng(1))
+    fits = [np.linalg.lstsq(inputs[rows], targets[rows], rcond=None)[0] for rows in subsets]
+    outputs = np.stack([queries @ fit for fit in fits])
+    residuals = targets - inputs @ np.linalg.lstsq(inputs, targets, rcond=None)[0]
+    influence = queries @ np.linalg.inv(inputs.T @ inputs) @ (inputs * residuals[:, None]).T
+    assert linear_datamodeling_scores(influence, subsets, outputs).min() > 0.95
+    assert linear_datamodeling_scores(-influence, subsets, outputs).max() < -0.95
+    chance = np.random.default_rng(2).normal(size=influence.shape)
+    assert abs(linear_datamodeling_scores(chance, subsets, outputs).mean()) < 0.2
+
+
+def test_rank_correlations_are_those_of_scipy_and_0_for_a_constant():
+    first, second = np.random.default_rng(0).integers(0, 5, size=(2, 30, 4))  # with ties
+    expected = [spearmanr(first[:, column], second[:, column]).statistic for column in range(4)]
+    np.testing.assert_allclose(measures.rank_correlations(first, second), expected, atol=1e-12)
+    assert measures.rank_correlations(np.ones((30, 4)), second).tolist() == [0, 0, 0, 0]
+
+
+def test_the_ceiling_is_the_correlation_of_the_truth_with_noisy_outputs():
+    generator = np.random.default_rng(0)
+    truth = generator.normal(size=(400, 5))
+    outputs = truth + 2 * generator.normal(size=(8, 400, 5))
+    reached = measures.rank_correlations(truth, outputs.mean(0))
+    np.testing.assert_allclose(measures.ceiling(outputs).mean(), reached.mean(), atol=0.05)
+    np.testing.assert_allclose(measures.ceiling(np.stack([truth] * 4)), 1)
+
+
+def test_intervals_and_detection_on_small_numbers():
+    values = np.random.default_rng(0).normal(size=100)
+    mean = measures.mean_with_interval(values)
+    error = 1.96 * values.std(ddof=1) / 10
+    np.testing.assert_allclose([mean.low, mean.value, mean.high], values.mean() + error * np.arange(-1, 2), atol=0.05)
+    flipped = np.array([True, False, False, True])
+    ranked = [np.array([3.0, 1.0, 0.0, 2.0]), np.array([0.0, 2.0, 3.0, 1.0]), np.zeros(4)]
+    assert [measures.detection(scores, flipped) for scores in ranked] == [1, 0, 0.5]
+    assert measures.top_rows(np.array([1.0, 3.0, 2.0, 3.0, 0.0]), 3).tolist() == [1, 3, 2]  # ties go by row
+
+
+@pytest.fixture
+def task():
+    generator = np.random.default_rng(0)
+    inputs = generator.normal(size=(12, 4)).astype(np.float32)
+    return inputs, generator.integers(0, 3, size=12), generator.normal(size=(5, 4)).astype(np.float32), np.arange(5) % 3
+
+
+def gradients(module, inputs, labels, number):
+    """The gradient of a number of each input, flat."""
+    rows = []
+    for row, label in zip(torch.from_numpy(inputs), torch.from_numpy(labels), strict=True):
+        module.zero_grad()
+        number(module(row[None]), label[None]).backward()
+        rows.append(torch.cat([parameter.grad.flatten() for parameter in module.parameters()]))
+    return torch.stack(rows).numpy()
+
+
+NUMBERS = {"loss": functional.cross_entropy, "logit": lambda outputs, label: -outputs[0, label].sum()}
+
+
+@pytest.mark.parametrize("explained", NUMBERS)
+def test_tracin_is_the_product_of_gradients_at_the_checkpoints(task, explained):
+    inputs, labels, queries, answers = task
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
+    states = [{name: value + shift for name, value in module.state_dict().items()} for shift in (0.0, 1.0)]
+    expected = 0
+    for state in states:
+        module.load_state_dict(state)
+        trained = gradients(module, inputs, labels, functional.cross_entropy)
+        asked = gradients(module, queries, answers, NUMBERS[explained])
+        expected = expected + 0.1 * asked @ trained.T
+    tracin = TracIn(module, None, states, 0.1, inputs, labels, explained, batch_size=5)
+    np.testing.assert_allclose(tracin.scores(queries, answers), expected, rtol=1e-4, atol=1e-5)
+    everything = TracIn(module, None, states, 0.1, inputs, labels, "loss", batch_size=5).scores(inputs, labels)
+    np.testing.assert_allclose(tracin.self_influence(), np.diag(everything), rtol=1e-4)
+
+
+@pytest.fixture
+def size():
+    training = {"rows": 40, "width": 5, "epochs": 2, "batch_size": 8, "checkpoints": 2}
+    scored = {"halves": 4, "half_seeds": 2, "queries": 6, "flip_seeds": 1, "neighbours": 3, "timed_queries": 6}
+    return replace(SMALL, **training, **scored, removal_queries=2, removed=10, removal_seeds=2)
+
+
+@pytest.fixture
+def dataset():
+    return blobs(40, 6, n_classes=3, n_test=12)
+
+
+def test_a_network_that_is_trained_again_on_all_rows_is_the_recorded_one(dataset, size, tmp_path):
+    recorded = record(dataset, size, tmp_path / "run", seed=3)
+    again = retrained(recorded.config, dataset, np.arange(40), seed=3)
+    without = retrained(recorded.config, dataset, np.arange(1, 40), seed=3)
+    for name, tensor in recorded.network.state_dict().items():
+        assert (tensor == again.state_dict()[name]).all()
+        assert (tensor == recorded.checkpoints[-1][name]).all()
+        assert not name.endswith("weight") or (tensor != without.state_dict()[name]).any()
+    assert len(recorded.checkpoints) == 2
+    assert len(recorded.recording.rows) == 80
+
+
+def test_the_scores_of_the_dual_form_are_attention_and_what_makes_the_logit(dataset, size, tmp_path):
+    recorded = record(dataset, size, tmp_path / "run")
+    dual, queries, answers = DualScores(recorded), dataset.test.inputs, recorded.network.predict(dataset.test.inputs)
+    first = dual.attention("layer_0", queries, answers)
+    np.testing.assert_allclose(first, 2 * (queries @ dataset.train.inputs.T + 1), rtol=1e-4, atol=1e-4)  # two visits
+    signs = np.where(dataset.train.labels == answers[:, None], 1, -0.5)
+    np.testing.assert_allclose(dual.signed("layer_0", queries, answers), first * signs, rtol=1e-6)
+    parts = [dual.contributions([name], queries, answers) for name in dual.layers]
+    np.testing.assert_allclose(dual.contributions(dual.layers, queries, answers), sum(parts), atol=1e-5)
+    memory, network = recorded.recording.layers["layer_2"], copy.deepcopy(recorded.network)
+    network.layer_2.weight.data = torch.from_numpy(memory.initial[:, :-1].copy())
+    network.layer_2.bias.data = torch.from_numpy(memory.initial[:, -1].copy())
+    initial = network.outputs(queries)[np.arange(12), answers]
+    logits = recorded.network.outputs(queries)[np.arange(12), answers]
+    np.testing.assert_allclose(parts[-1].sum(1) + initial, logits, atol=1e-4)
+    own = dual.contributions(dual.layers, dataset.train.inputs, dataset.train.labels)
+    np.testing.assert_allclose(dual.own(dual.layers), np.diag(own), atol=1e-4)
+
+
+def test_the_labels_of_the_nearest_rows_leave_the_row_itself_out():
+    inputs = np.array([[0.0], [1], [2], [10], [11]], np.float32)
+    labels = np.array([0, 0, 1, 1, 1])
+    scores = pixel_similarity(inputs[1:4], inputs)
+    np.testing.assert_allclose(scores[0], [-1, 0, -1, -9, -10])
+    assert other_labels_nearby(scores, np.array([1, 2, 3]), labels, 2).tolist() == [0.5, 1.0, 0.0]
+
+
+@pytest.mark.slow
+def test_a_comparison_has_a_row_for_each_method_in_each_table(dataset, size, tmp_path, capsys):
+    print_tables(dataset, size, tmp_path, np.random.default_rng(0))
+    tables = capsys.readouterr().out.split("| --- ")[1:]
+    assert len(tables) == 4
+    titles = [[line.split("|")[1].strip() for line in table.splitlines() if line.startswith("| ")] for table in tables]
+    assert {"contribution, all layers", "TracInCP, of the loss", "nearest images", "chance"} <= set(titles[0])
+    assert {"contribution, layer 2", "TracInCPFast, of the logit", "random rows"} <= set(titles[3])

@@ -1,17 +1,42 @@
-"""What pyproject.toml, CITATION.cff and CHANGES.md say of the package."""
+"""What pyproject.toml, constraints.txt, CITATION.cff and CHANGES.md say of the package."""
 
 import re
 import tomllib
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
 from oldest import PINNED, requirements
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from ruamel.yaml import YAML
 
 import idwbench
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def needed() -> set[str]:
+    """The packages that the project asks for, and what they ask for in turn, as far as it is installed."""
+    queue, packages = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]], set[str]()
+    while queue:
+        package = canonicalize_name(Requirement(queue.pop()).name)
+        if package in packages or package.startswith(("nvidia", "cuda", "triton")):
+            continue
+        with suppress(PackageNotFoundError):  # for another platform
+            queue += [line for line in requires(package) or [] if "extra ==" not in line]
+            packages.add(package)
+    return packages
+
+
+def test_every_package_that_the_project_needs_is_pinned_as_installed():
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and line[0] != "#"]
+    pinned = {canonicalize_name(name): pin for name, _, pin in (line.partition("==") for line in lines)}
+    packages = needed()
+    assert {"torch", "numpy", "pytest", "mako"} <= packages
+    assert (pinned["torch"], pinned["torchvision"]) == ("2.13.0", "0.28.0")  # they belong together
+    assert {key: pinned.get(key) for key in packages} == {key: version(key).partition("+")[0] for key in packages}
 
 
 def test_the_development_environment_has_all_extras():
@@ -28,8 +53,8 @@ def test_every_dependency_has_a_lower_bound_that_the_oldest_environment_installs
     assert all(len(bound) == 1 and bound[0][0] == ">=" for bound in bounds.values())
     oldest = {line.name: str(line.specifier) for line in map(Requirement, requirements())}
     assert {"numpy", "pandas", "scikit-learn", "sqlalchemy", "typer", "numba", "pytest"} <= set(oldest)
-    for name, version in oldest.items():
-        assert name in PINNED or version == f"=={bounds[name][0][1]}"
+    for name, pin in oldest.items():
+        assert name in PINNED or pin == f"=={bounds[name][0][1]}"
 
 
 # The keys of the Citation File Format 1.2.0 that a file of a program and an article need.
