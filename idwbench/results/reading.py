@@ -6,10 +6,11 @@ What cannot be read is a `ResultsError` that names the run and the column.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 from sqlalchemy import (
@@ -34,6 +35,7 @@ from idwbench.errors import ConfigError, ResultsError, did_you_mean
 from idwbench.results.records import RESULT_STATES, RunState, StoredRun
 from idwbench.results.tables import Json, UtcDateTime, check_known, chunks, metrics, runs, sweep_runs, sweeps
 from idwbench.runs.config import RunConfig
+from idwbench.runs.datasets import DATASETS
 from idwbench.runs.metrics import METRICS, SPLITS
 
 __all__ = [
@@ -48,7 +50,6 @@ __all__ = [
     "read_columns",
     "result_states",
     "selected",
-    "setting_text",
     "shortened",
     "stored_id",
     "sweep_id",
@@ -133,6 +134,7 @@ def shortened(text: str) -> str:
 
 _COLUMNS = tuple(f.name for f in fields(StoredRun) if f.name not in ("config", "metrics", "retraining"))
 _AT_ONCE = 10_000
+_SEED = re.compile(r',"seed":\d+}\Z')  # the end of canonical JSON: no name of a part or a setting comes after it
 
 
 def raw(column: Column[Any]) -> ColumnElement[Any]:
@@ -148,19 +150,10 @@ def converted(run_key: str, column: str, convert: Callable[[Any], Any], value: A
         raise unreadable(run_key, column, str(error)) from None
 
 
-def setting_text(connection: Connection) -> ColumnElement[str]:
-    """Return the JSON of a configuration with seed 0, which runs of one setting share."""
-    config = runs.c.config
-    if connection.dialect.name == "postgresql":
-        return cast(func.jsonb_set(config, literal_column("'{seed}'"), literal_column("'0'::jsonb")), Text)
-    with_seed = func.json_set(config, "$.seed", 0, type_=Text)
-    return case((func.json_valid(config) == 1, with_seed), else_=cast(config, Text))
-
-
-def _config(run_key: str, seed: int, text: str) -> RunConfig:
-    """Return a stored configuration; that of `text` has seed 0."""
+def _config(text: str, run_key: str) -> RunConfig:
+    """Return a stored configuration with seed 0."""
     try:
-        return RunConfig.stored(text, seed, run_key)
+        return RunConfig.stored(text, run_key).with_seed(0)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         reason = ": ".join([*filter(None, [".".join(map(str, first["loc"]))]), first["msg"]])
@@ -182,7 +175,7 @@ def read_columns(
         connection: Within a transaction.
         names: Columns of ``runs``, with ``run_key`` and ``seed``.
         metric_names: Names of metrics; all if None.
-        split: That of the metrics, whether runs have them or not; all that some run has if None.
+        split: That of the metrics; all if None.
         conditions: See `selected`.
 
     Returns:
@@ -193,30 +186,46 @@ def read_columns(
         ResultsError: no sweep has that name, or a value is damaged: names the run and the column.
     """
     query = selected(connection, select(runs.c.id), **conditions)
-    if split is None or metric_names is None:
-        measured = select(metrics.c.split, metrics.c.name).where(metrics.c.run_id.in_(query.order_by(None))).distinct()
-        measured = measured if metric_names is None else measured.where(metrics.c.name.in_(metric_names))
-        pairs = sorted((tuple(pair) for pair in connection.execute(measured)), key=metric_order)
-    else:
-        pairs = [(split, name) for name in metric_names]
+    pairs = _metric_pairs(connection, query, metric_names, split)
     value = select(raw(metrics.c.value)).where(metrics.c.run_id == runs.c.id)
     measures = [value.where(metrics.c.split == split, metrics.c.name == name) for split, name in pairs]
     values = (*(raw(runs.c[name]) for name in names), *(measure.scalar_subquery() for measure in measures))
-    query = query.with_only_columns(setting_text(connection), *values, maintain_column_froms=True)
+    config = cast(runs.c.config, Text)
+    if connection.dialect.name == "postgresql":  # whose JSON has its own order and spaces
+        config = cast(func.jsonb_set(runs.c.config, literal_column("'{seed}'"), literal_column("'0'::jsonb")), Text)
+    query = query.with_only_columns(config, *values, maintain_column_froms=True)
     columns: dict[Any, list[Any]] = {name: [] for name in (*names, *pairs)}
-    places: dict[str, int] = {}
+    places: dict[str, int] = {}  # of the JSON without the seed, which runs of one setting share
     codes: list[int] = []
+    first: list[str] = []
     for part in connection.execute(query).partitions(_AT_ONCE):  # not kept as rows, of which there may be many
         texts, *parts = zip(*part, strict=True)
-        codes += [places.setdefault(text, len(places)) for text in texts]
+        for text in texts:
+            codes.append(places.setdefault(_SEED.sub("", text), len(places)))
+            if len(first) < len(places):
+                first.append(text)
         for column, new in zip(columns.values(), parts, strict=True):
             column += new
     keys = columns["run_key"]
     for name, column in columns.items():
         columns[name] = _converted_column(keys, name, column)
-    firsts = dict(zip(reversed(codes), zip(reversed(keys), reversed(columns["seed"]), strict=True), strict=True))
-    configs = [_config(*firsts[code], text) for text, code in places.items()]
+    first_keys = dict(zip(reversed(codes), reversed(keys), strict=True))
+    configs = [_config(text, first_keys[code]) for code, text in enumerate(first)]
     return columns | {"config": [configs[code] for code in codes], "setting": codes}
+
+
+def _metric_pairs(
+    connection: Connection, query: Select[tuple[Any]], names: Collection[str] | None, split: str | None
+) -> list[tuple[str, str]]:
+    """Return the splits and names of the metrics that runs have; on one split those that their data sets may have."""
+    if split is not None and names is not None:  # to search all metrics would take longer
+        labels = connection.execute(select(runs.c.dataset_name).distinct()).scalars()
+        kinds: list[Any] = [DATASETS[label].model_fields["task"].annotation for label in labels if label in DATASETS]
+        tasks = {None, *(task for kind in kinds for task in get_args(kind))}
+        return [(split, name) for name in names if name not in METRICS or METRICS[name].task in tasks]
+    measured = select(metrics.c.split, metrics.c.name).where(metrics.c.run_id.in_(query.order_by(None))).distinct()
+    measured = measured if names is None else measured.where(metrics.c.name.in_(names))
+    return sorted(((own, name) for own, name in connection.execute(measured)), key=metric_order)
 
 
 def metric_order(pair: tuple[str, str]) -> tuple[Any, ...]:
@@ -350,6 +359,8 @@ def _records(connection: Connection, names: Collection[str] | None = None, **con
 
 def result_states(columns: Mapping[Any, Sequence[Any]]) -> tuple[list[RunState], list[bool]]:
     """Return the state of the result of each run, and whether it is trained again."""
+    if not any(columns["previous_state"]):
+        return [*columns["state"]], [False] * len(columns["state"])
     pairs = [*zip(columns["state"], columns["previous_state"], strict=True)]
     again = [state == "running" and before in RESULT_STATES for state, before in pairs]
     return [before if is_again else state for (state, before), is_again in zip(pairs, again, strict=True)], again

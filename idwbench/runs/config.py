@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import PlainValidator, SerializeAsAny, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -26,6 +27,10 @@ __all__ = ["RunConfig", "run_config"]
 
 RUN_KEY_VERSION = "idwbench-run-1"
 _KEY_START = hashlib.sha256(f"{RUN_KEY_VERSION}\n".encode())
+
+# Settings of a prototype network are beside the other parts.
+_FLAT, _PARTS = PrototypesConfig.model_fields.keys() - {"kind"}, ("dataset", "model", "protocol")
+_S = TypeVar("_S", bound=Settings)
 
 # Past pydantic's own, which are slow for attributes that are missing, and refuse changes.
 _get: Callable[[RunConfig, str], Any] = object.__getattribute__
@@ -79,34 +84,32 @@ class RunConfig(Settings):
         return content
 
     @classmethod
-    def stored(cls, text: str, seed: int, run_key: str) -> RunConfig:
-        """Return a run from the JSON in which it is stored, whose seed may be another; the key is that with `seed`.
+    def stored(cls, text: str, run_key: str) -> RunConfig:
+        """Return the run of a key from the JSON in which it is stored, with seed 0.
 
-        A run was checked before it got its key: if its settings still give this key, they are taken as they are.
+        A run was checked before it got its key: if the JSON is canonical and has this key, it is taken as it is. Other
+        JSON is checked: that of PostgreSQL, that with the path of a file, and what was changed.
 
         Raises:
             ValueError: no JSON, or settings that are not valid; or `ConfigError`.
         """
-        try:
-            content = json.loads(text)
-        except ValueError:
-            content = None  # pydantic says what is wrong
-        if not isinstance(content, dict) or not isinstance(content.get("dataset"), dict):
-            return cls.model_validate_json(text)
-        dataset = {name: value for name, value in content["dataset"].items() if name != "path"}
         digest = _KEY_START.copy()
-        digest.update(_json({**content, "dataset": dataset, "seed": seed}).encode())
+        digest.update(text.encode())
         if digest.hexdigest() != run_key:
-            return cls.model_validate_json(text)
-        flat = {name: value for name, value in content.items() if name in PrototypesConfig.model_fields}
+            return cls.model_validate_json(text).with_seed(0)
+        content = json.loads(text)
+        flat = {name: content[name] for name in _FLAT & content.keys()}
         parts = {"model": {"kind": "prototypes", **flat}, **content}
-        kinds = {"dataset": DATASETS.get(dataset["name"]), "model": MODELS.get(parts["model"]["kind"])}
-        for name, kind in (kinds | {"protocol": Protocol}).items():
-            if kind is None or not parts[name].keys() <= kind.model_fields.keys():  # of another version
-                return cls.model_validate_json(text)
-            values = ((key, tuple(value) if isinstance(value, list) else value) for key, value in parts[name].items())
-            parts[name] = kind.model_construct(None, **dict(values))
-        return cls.model_construct(**{name: parts[name] for name in cls.model_fields})
+        kinds: dict[str, type[Settings] | None] = {"dataset": DATASETS.get(content["dataset"]["name"])}
+        kinds |= {"model": MODELS.get(parts["model"]["kind"]), "protocol": Protocol}
+        for name, kind in kinds.items():
+            default = None if kind is None else _with_defaults(kind)
+            values = {key: tuple(value) if isinstance(value, list) else value for key, value in parts[name].items()}
+            if default is None or not values.keys() <= default.__dict__.keys():  # of another version
+                return cls.model_validate_json(text).with_seed(0)
+            parts[name] = _changed(default, values)
+        run: RunConfig = _changed(_with_defaults(cls), {**{name: parts[name] for name in _PARTS}, "seed": 0})
+        return run
 
     @property
     def dataset_label(self) -> str:
@@ -142,11 +145,7 @@ class RunConfig(Settings):
 
     def with_seed(self, seed: int) -> RunConfig:
         """Return the run with another seed, which is not checked; it shares all settings with this one."""
-        copy = RunConfig.__new__(RunConfig)
-        _set(copy, "__dict__", {**self.__dict__, "seed": seed})
-        _set(copy, "__pydantic_fields_set__", self.__pydantic_fields_set__)
-        _set(copy, "__pydantic_extra__", None)
-        _set(copy, "__pydantic_private__", None)
+        copy = _changed(self, {"seed": seed})
         _set(copy, "_origin", self)
         return copy
 
@@ -180,6 +179,23 @@ class RunConfig(Settings):
             key = digest.hexdigest()
             _set(self, "_run_key", key)
             return key
+
+
+def _changed(settings: _S, changes: dict[str, Any]) -> _S:
+    """Return settings with changes that are not checked."""
+    copy = object.__new__(type(settings))
+    _set(copy, "__dict__", {**settings.__dict__, **changes})
+    _set(copy, "__pydantic_fields_set__", settings.__pydantic_fields_set__)
+    _set(copy, "__pydantic_extra__", None)
+    _set(copy, "__pydantic_private__", None)
+    return copy
+
+
+@cache
+def _with_defaults(kind: type[_S]) -> _S:
+    """Return settings that are not checked, with all defaults, and None for those that have none."""
+    required = {name: None for name, field in kind.model_fields.items() if field.is_required()}
+    return kind.model_construct(None, **required)
 
 
 def _json(content: dict[str, Any]) -> str:
