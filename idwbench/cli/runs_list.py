@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -25,10 +26,7 @@ OPTIONS = {
 }
 # What a list needs to know, and to sort by the newest.
 _FACTS = ("seconds", "attempt", "tags", "note", "error", "created_at", "started_at", "finished_at")
-_LISTED = (
-    *("run_key", "dataset", "model", "label", "method", "prototypes", "seed", "state", "retraining", "stale"),
-    *("seconds", "tags", "note", "error", "metric", "value", "attempt"),
-)
+_READ = ("run_key", "dataset", "seed", "state", "stale", "seconds", "tags", "note", "error", "attempt")
 _METRICS = tuple(HEADLINES[task].name for task in get_args(Task))
 
 
@@ -54,9 +52,9 @@ def runs_list(
     from idwbench.results.frame import with_settings
 
     # An expression and an order may be of any column.
-    metrics, facts = (None, None) if where or sort else (_METRICS, _FACTS)
+    read: dict[str, Any] = {} if where or sort else {"metrics": _METRICS, "facts": _FACTS, "split": "test"}
     results = idwbench.Results(db, read_only=True)
-    table = results.run_table(where=where, sweep=sweep, states=state or None, metrics=metrics, facts=facts)
+    table = results.run_table(where=where, sweep=sweep, states=state or None, **read)
     order = sorted_runs(with_settings(table) if sort else table, sort).index
     listed = row_facts(table.loc[order].head(len(table) if limit is None else limit))
     if json:
@@ -93,34 +91,54 @@ def row_facts(table: pandas.DataFrame) -> dict[str, list[Any]]:
 
     ``error`` is the last line of an error. ``state`` is that of the result, which a run that is trained again keeps.
     """
-    from idwbench.results.frame import with_settings
+    import pandas
 
     configs = dict(zip(table["setting"], table["config"], strict=True))
-    metrics = {setting: HEADLINES[config.dataset.task].name for setting, config in configs.items()}
-    metric = table["setting"].map(metrics)
-    rows = with_settings(table).reindex(columns=_LISTED)
-    rows["prototypes"] = rows["prototypes"].astype("Int64")
-    rows["retraining"] &= ~rows["stale"]
-    rows["error"] = rows["error"].map(last_line, na_action="ignore")
-    for name in (name for name in {*metrics.values()} if ("test", name) in table):
-        rows["value"] = rows["value"].where(metric != name, table["test", name])
-    rows["metric"] = metric.where(rows["value"].notna())
-    facts = rows.rename(columns={"attempt": "attempts"}).astype(object)
-    return {str(name): [*column.where(column.notna(), None)] for name, column in facts.items()}
+    of_setting = {
+        setting: (
+            *(config.model.kind, config.model.label, config.model.method, dict(config.model).get("prototypes")),
+            HEADLINES[config.dataset.task].name,
+        )
+        for setting, config in configs.items()
+    }
+    rows = [of_setting[setting] for setting in table["setting"]]
+    model, label, method, prototypes, metric = map(list, zip(*rows, strict=True)) if rows else [[]] * 5
+    value = pandas.Series(math.nan, table.index)
+    for name in (name for name in {*metric} if ("test", name) in table):
+        value = value.where(pandas.Series(metric, table.index) != name, table["test", name])
+    read = {name: _nullable(table[name]) for name in _READ}
+    return {
+        **{name: read[name] for name in ("run_key", "dataset")},
+        **{"model": model, "label": label, "method": method, "prototypes": prototypes},
+        **{name: read[name] for name in ("seed", "state")},
+        "retraining": (table["retraining"] & ~table["stale"]).tolist(),
+        **{name: read[name] for name in ("stale", "seconds", "tags", "note")},
+        "error": [None if error is None else last_line(error) for error in read["error"]],
+        "metric": [name if known else None for name, known in zip(metric, value.notna(), strict=True)],
+        "value": _nullable(value),
+        "attempts": read["attempt"],
+    }
+
+
+def _nullable(column: pandas.Series[Any]) -> list[Any]:
+    column = column if column.notna().all() else column.astype(object).where(column.notna(), None)
+    return [*column.tolist()]
 
 
 def _columns(facts: dict[str, list[Any]]) -> dict[str, Sequence[str]]:
     """Return the texts of a list of runs by heading; columns in which no run has a value are left out."""
     metrics = {*facts["metric"]} - {None}
-    test = f"test {metrics.copy().pop().replace('_', ' ')}" if len(metrics) == 1 else "test metric"
+    test = f"test {next(iter(metrics)).replace('_', ' ')}" if len(metrics) == 1 else "test metric"
     texts = {name: [text or "" for text in facts[name]] for name in ("tags", "note", "error")}
     heading = " and ".join(name for name in ("note", "error") if any(texts[name]))
+    states = [*zip(facts["state"], facts["retraining"], facts["stale"], strict=True)]
+    labels = {state: _state_label(*state) for state in {*states}}
     columns = {
         "run": [key[:12] for key in facts["run_key"]],
         "data set": facts["dataset"],
         "model": facts["label"],
         "seed": [*map(str, facts["seed"])],
-        "state": [*map(_state_label, *(facts[name] for name in ("state", "retraining", "stale")))],
+        "state": [labels[state] for state in states],
         test: [_measured(*pair, len(metrics) > 1) for pair in zip(facts["metric"], facts["value"], strict=True)],
         "time": [*map(time_label, facts["seconds"])],
         "attempts": [*map(str, facts["attempts"])],

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import repeat, zip_longest
 
 from rich.cells import cell_len
 
@@ -37,33 +37,32 @@ class _Shown:
 
     @classmethod
     def of(cls, column: Column, *, star: bool, spread: bool = True, wrap: bool = True) -> _Shown:
-        texts = [printable(cell.text) for cell in column.cells]
+        texts = [cell.text for cell in column.cells]
+        if not "".join(texts).isprintable():
+            texts = [printable(text) if wrap else " ".join(printable(text).split()) for text in texts]
         texts = texts if spread else [text.partition(" ± ")[0] for text in texts]
         if star and column.compared:
             texts = [text + (" ", "*")[cell.best] for text, cell in zip(texts, column.cells, strict=True)]
-        header = [printable(column.header)]
+        header, width = [printable(column.header)], _widest(texts)
         if wrap:  # if cells are narrower
-            width = max(map(_width, texts), default=0)
-            words = " ".join(_NARROW.get(w, w) if len(w) > width else w for w in header[0].split())
-            header = _wrapped(words, max(width, *map(cell_len, words.split())))
-        return cls(column, header, texts, max(map(_width, header + texts)))
+            words = [_NARROW.get(word, word) if len(word) > width else word for word in header[0].split()]
+            header = _wrapped(" ".join(words), max(width, *map(cell_len, " ".join(words).split())))
+        return cls(column, header, texts, max(width, *map(cell_len, header)))
+
+    def padded(self, texts: Sequence[str]) -> Iterable[str]:
+        """Return texts in the width of the column."""
+        side, width = str.rjust if self.column.numeric else str.ljust, self.width
+        if "".join(texts).isascii():
+            return map(side, texts, repeat(width))
+        # The methods count characters, of which some take two columns.
+        return (side(text, width if text.isascii() else width + len(text) - cell_len(text)) for text in texts)
 
     @property
-    def narrowest(self) -> int:
-        """The width that breaks no word of a text, or no number."""
-        words = () if self.column.numeric else (word for text in self.header + self.texts for word in text.split())
-        return max(map(cell_len, words), default=self.width)
-
-    def padded(self, text: str) -> str:
-        """Return a text in the width of the column."""
-        fill = " " * (self.width - _width(text))
-        return fill + text if self.column.numeric else text + fill
-
-    def cells(self) -> Iterator[list[str]]:
-        """Yield the lines of each cell, in the width of the column."""
-        fits = max(map(_width, self.texts), default=0) <= self.width and all(map(str.isprintable, self.texts))
-        lines = ([text] for text in self.texts) if fits else (_wrapped(text, self.width) for text in self.texts)
-        return ([*map(self.padded, cell)] for cell in lines)
+    def cells(self) -> Iterator[tuple[str, ...]]:
+        """The lines of each cell, in the width of the column."""
+        if _widest(self.texts) <= self.width and "".join(self.texts).isprintable():
+            return zip(self.padded(self.texts), strict=True)
+        return (tuple(self.padded(_wrapped(text, self.width))) for text in self.texts)
 
 
 def render_text(tables: Sequence[Table], width: int | None = 100, style: Style | None = None) -> str:
@@ -78,7 +77,8 @@ def render_text(tables: Sequence[Table], width: int | None = 100, style: Style |
 
 def _plain(table: Table) -> Iterator[str]:
     block = [_Shown.of(column, star=False, wrap=False) for column in table.columns]
-    return (line[1:] for line in _block(block, table, None) if line and not line.startswith(" ─"))
+    rows = zip(*(one.padded(one.header + one.texts) for one in block), strict=True)
+    return ("  ".join(row).rstrip() for row in rows)
 
 
 def _lines(table: Table, width: int, style: Style | None) -> Iterator[str]:
@@ -107,19 +107,27 @@ def _lines(table: Table, width: int, style: Style | None) -> Iterator[str]:
         yield style(line, "dim") if style else line
 
 
-def _width(text: str) -> int:
-    return len(text) if text.isascii() else cell_len(text)
+def _widest(texts: Sequence[str]) -> int:
+    return max(map(len if "".join(texts).isascii() else cell_len, texts), default=0)
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    if _width(text) <= width and text.isprintable():
+    if cell_len(text) <= width and text.isprintable():
         return [text]
     return textwrap.wrap(printable(text), width, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def _blocks(columns: Sequence[_Shown], width: int) -> Iterator[list[_Shown]]:
     """Yield columns that stand side by side with their widths; each block repeats the first texts."""
-    widths, least = [one.width for one in columns], [one.narrowest for one in columns]
+    widths = [one.width for one in columns]
+    if sum(widths) + _GAP * len(widths) <= width:
+        yield [*columns]
+        return
+    # The widths that break no word of a text, and no number.
+    words = [[word for text in one.header + one.texts for word in text.split()] for one in columns]
+    least = [
+        _widest(own) if own and not one.column.numeric else one.width for one, own in zip(columns, words, strict=True)
+    ]
     while (too_wide := sum(widths) + _GAP * len(widths) > width) and widths != least:
         widest = max(range(len(columns)), key=lambda place: (widths[place] > least[place], widths[place]))
         widths[widest] -= 1
@@ -154,16 +162,16 @@ def _n_repeated(columns: Sequence[_Shown]) -> int:
 def _block(block: Sequence[_Shown], table: Table, style: Style | None) -> Iterator[str]:
     """Yield the lines of some columns: headers, a rule, rows, and an empty line between groups."""
     height = max(len(one.header) for one in block)
+    heads = [one.padded([""] * (height - len(one.header)) + one.header) for one in block]
     yield ""
-    for line in zip(*([""] * (height - len(one.header)) + one.header for one in block), strict=True):
-        texts = [one.padded(text) for one, text in zip(block, line, strict=True)]
-        yield f" {'  '.join(style(text, 'bold') if style else text for text in texts)}".rstrip()
+    for line in zip(*heads, strict=True):
+        yield f" {'  '.join(style(text, 'bold') if style else text for text in line)}".rstrip()
     yield f" {'─' * (sum(one.width + _GAP for one in block) - _GAP)}"
-    rows = zip(*(one.cells() for one in block), strict=True)
-    for place, group in enumerate(table.groups):
+    rows = zip(*(one.cells for one in block), strict=True)
+    for place, (group, row) in enumerate(zip(table.groups, rows, strict=True)):
         if place and group != table.groups[place - 1]:
             yield ""
-        for line in zip_longest(*next(rows)):
+        for line in zip_longest(*row):
             texts = [text or " " * one.width for one, text in zip(block, line, strict=True)]
             if style:
                 cells = [one.column.cells[place] for one in block]
