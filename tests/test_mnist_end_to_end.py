@@ -16,6 +16,7 @@ from idwbench.cli.app import app
 from idwbench.data import loading
 from idwbench.data.dataset import Dataset, Split
 from idwbench.models.model_file import load_model
+from idwbench.models.patch_files import PatchLine
 from idwbench.models.repair import repair
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.datasets import DatasetConfig, parse_dataset
@@ -70,7 +71,7 @@ def test_wrong_answers_come_right_for_their_surroundings_and_hardly_any_other_pr
     chosen = np.random.default_rng(0).choice(wrong, size=10, replace=False).tolist()
     shares, changed = [], []
     for index in chosen:
-        made = repair(model, f"mnist:test:{index}", str(mnist.test.labels[index]))
+        made = repair(model, [PatchLine(f"mnist:test:{index}", str(mnist.test.labels[index]))])
         assert made.kept["noise"] == 1.0 and made.effects["train"].worse == 0
         changed.append(made.effects["test"].better + made.effects["test"].worse)
         shares.append((made.probabilities[0], made.kept["shifts"]))

@@ -86,13 +86,17 @@ def patch(
     if written is not None:
         check_model_path(written)
         check_output(written, overwrite=force)
-    from idwbench.models.repair import repair
-
     if eta not in (None, "exact", "printed", "authors"):
         raise PatchError(f"expected exact, printed or authors, got '{eta}'", location=("eta",))
-    asked: dict[str, Any] = {"x": x, "label": label, "target": target, "file": file, "keep": keep, "undo": undo}
-    kind = (eta or "exact") if exact or eta else "local"
-    made = repair(_loaded(model), **asked, merge=merge, data_dir=data_dir, kind=kind, **settings)
+    from idwbench.models.patch_files import PatchLine, read_patch_file
+    from idwbench.models.repair import repair
+
+    loaded = _loaded(model)
+    lines = [] if x is None else [PatchLine(x, label, target)]
+    if file is not None:
+        lines = read_patch_file(file, ("x", "label" if loaded.class_names else "target"))
+    settings |= {"kind": (eta or "exact") if exact or eta else "local", "merge": merge, "data_dir": data_dir}
+    made = repair(loaded, lines, keep=[] if keep is None else read_patch_file(keep, ("x",)), undo=undo, **settings)
     if written is not None and made.is_changed:
         made.after.save(written, overwrite=force)
     _print_repair(made, undo, written, json)

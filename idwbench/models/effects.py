@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -49,10 +49,6 @@ class SplitEffect:
     accuracy_after: float
     calibration_before: float
     calibration_after: float
-
-    def facts(self) -> dict[str, Any]:
-        """Return it as values for JSON."""
-        return asdict(self)
 
 
 def split_effect(

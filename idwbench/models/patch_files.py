@@ -1,4 +1,4 @@
-"""Files of patches: CSV with a column ``x``, and ``label`` or ``target``."""
+"""The inputs to patch as a user gives them; files of them are CSV with a column ``x``, and ``label`` or ``target``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import io
 from dataclasses import dataclass
 from pathlib import Path
 
+from numpy.typing import ArrayLike
+
 from idwbench.data.files import column_separator
-from idwbench.errors import PatchError
+from idwbench.errors import IdwbenchError, PatchError
 from idwbench.files import read_file
 
 __all__ = ["PatchLine", "read_patch_file"]
@@ -16,16 +18,34 @@ __all__ = ["PatchLine", "read_patch_file"]
 
 @dataclass(frozen=True)
 class PatchLine:
-    """The cells of a row by column, and the file and the line, from 1, where it is; None and 0 without a file."""
+    """An input and what is wanted of it, as a user gives them.
 
-    cells: dict[str, str]
+    Attributes:
+        x: A text, see `idwbench.models.inputs.find_input`, or numbers in the data's own units.
+        label: The name or number of the wanted class.
+        target: The wanted outputs of a regression in the targets' own units, or their text with commas.
+        file: The file that it is in, or None.
+        row: Its line in the file, from 1, or its row among several inputs, from 0; None of a single input.
+    """
+
+    x: str | ArrayLike
+    label: str | int | None = None
+    target: str | ArrayLike | None = None
     file: Path | None = None
-    line: int = 0
+    row: int | None = None
 
     @property
     def name(self) -> str:
         """What messages call its input."""
-        return "this input" if self.file is None else f"line {self.line}"
+        return "this input" if self.row is None else f"{'input' if self.file is None else 'line'} {self.row}"
+
+    def located(self, error: IdwbenchError) -> IdwbenchError:
+        """Return the error with the place of the line."""
+        if self.row is None:
+            return error
+        return (
+            error.at(self.row) if self.file is None else type(error)(str(error), file=self.file, position=(self.row,))
+        )
 
 
 def read_patch_file(path: Path, columns: tuple[str, ...] = ("x", "label")) -> list[PatchLine]:
@@ -52,7 +72,7 @@ def read_patch_file(path: Path, columns: tuple[str, ...] = ("x", "label")) -> li
             raise PatchError(problem, file=path, position=(line,), hint=hint)
         if missing := [name for name, cell in zip(header, cells, strict=True) if not cell]:
             raise PatchError(f"{missing[0]} is missing", file=path, position=(line,))
-        rows.append(PatchLine(dict(zip(header, cells, strict=True)), path, line))
+        rows.append(PatchLine(**dict(zip(header, cells, strict=True)), file=path, row=line))
     if not rows:
         raise PatchError("has a header but no rows" if header else f"is empty, expected {expected}", file=path)
     return rows

@@ -16,13 +16,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from idwbench.data.dataset import Dataset, Scaling
 from idwbench.errors import PatchError
-from idwbench.models.effects import SplitEffect, split_effect
+from idwbench.models.effects import SplitEffect
 from idwbench.models.imported import import_prototypes
 from idwbench.models.inputs import scaled_input
 from idwbench.models.modules import PrototypeNetwork, parameter_arrays
 from idwbench.models.networks import Network
 from idwbench.models.patch_records import Repairs
 from idwbench.models.radii import Rows
+from idwbench.models.repair import Repair
 from idwbench.models.saved_model import SavedModel
 
 __all__ = ["PatchedNetwork"]
@@ -141,8 +142,6 @@ class PatchedNetwork:
 
     def effects(self) -> dict[str, SplitEffect]:
         """Return what the patches change in the predictions of a classifier for the training and test data."""
-        base, patches, effects = self.head.base, self.head.patch_prototypes, {}
-        for name in ("train", "test"):
-            rows = Rows(self.features.splits[name].inputs, self.features.splits[name].labels)
-            effects[name] = split_effect(base, rows, patches.take([]), patches, self.repairs.inputs)
-        return effects
+        train = self.features.train
+        plain = replace(self.head, repairs=Repairs())
+        return Repair(plain, self.head, dataset=self.features, rows=Rows(train.inputs, train.labels)).effects

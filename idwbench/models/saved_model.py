@@ -19,14 +19,14 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from idwbench.attention.scores import get_method
-from idwbench.data.dataset import Dataset, Scaling
+from idwbench.data.dataset import Scaling
 from idwbench.data.loading import load_dataset
 from idwbench.errors import IdwbenchError, PatchError, TrainingError
 from idwbench.files import MODEL_SUFFIXES
 from idwbench.models.array_weights import AnswerTerms
-from idwbench.models.demands import demand_settings
 from idwbench.models.inputs import scaled_input
 from idwbench.models.modules import PrototypeNetwork
+from idwbench.models.patch_files import PatchLine
 from idwbench.models.patch_records import Repairs
 from idwbench.models.patches import Base, PatchPrototypes
 from idwbench.runs.config import RunConfig
@@ -193,10 +193,7 @@ class SavedModel:
         labels: Sequence[int | str] | None = None,
         *,
         targets: Sequence[ArrayLike] | None = None,
-        merge: bool = False,
-        dataset: Dataset | None = None,
-        data_dir: Path | None = None,
-        **settings: Any,
+        **options: Any,
     ) -> SavedModel:
         """Return a model that predicts `labels` (n,) or `targets` (n, outputs) for `inputs` (n, features).
 
@@ -207,44 +204,39 @@ class SavedModel:
             inputs: The inputs.
             labels: Names or numbers of classes, of a classifier.
             targets: Wanted outputs, of a regression.
-            merge: Whether demands for one label share a prototype where all still hold.
-            dataset: The training data; loaded if it is left out. Without it every radius must be given, and the reach
-                of the patches is not known.
-            data_dir: Folder of the image archives.
-            settings: ``kind``, ``radius``, ``steepness``, ``margin`` and ``confidence``, see `demand_settings`.
+            options: ``merge``, ``dataset``, ``data_dir``, ``kind``, ``radius``, ``steepness``, ``margin`` and
+                ``confidence``, see `idwbench.models.repair.repair`.
 
         Raises:
             PatchConflictError: they cannot hold together.
             PatchError: as `patch`; `location` has the row.
         """
-        from idwbench.models.repair import own_data, repaired_model, training_rows, wanted
+        from idwbench.models.repair import repair
 
-        rows = list(np.asarray(inputs)) if not isinstance(inputs, list) else inputs
-        name, wishes = ("targets", targets) if labels is None and targets is not None else ("labels", labels)
-        if wishes is None or len(rows) != len(wishes):
-            got = 0 if wishes is None else len(wishes)
-            raise PatchError(f"expected {len(rows)}, one for each input, got {got}", location=(name,))
-        chosen, demands = demand_settings(**settings), []
-        for row, (x, wish) in enumerate(zip(rows, wishes, strict=True)):
-            wish_of: dict[str, Any] = {"label": None, "target": None, name.removesuffix("s"): wish}
-            try:
-                query, numbers = self.scale(x), np.asarray(x, np.float64).reshape(-1).tolist()
-                demands.append(wanted(self, query, **wish_of, x=numbers, name=f"input {row}", **chosen))
-            except PatchError as error:
-                raise (error.at(row) if len(rows) > 1 else error) from None
-        training = training_rows(self, dataset or own_data(self, data_dir)[0])
-        return repaired_model(self, demands, rows=training, merge=merge)
+        rows = inputs if isinstance(inputs, list) else list(np.asarray(inputs))
+        wishes: dict[str, Any] = {
+            name: one for name, one in (("label", labels), ("target", targets)) if one is not None
+        }
+        for name, one in wishes.items():
+            if len(one) != len(rows):
+                raise PatchError(f"expected {len(rows)}, one for each input, got {len(one)}", location=(f"{name}s",))
+        lines = [
+            PatchLine(x, row=row if len(rows) > 1 else None, **{name: one[row] for name, one in wishes.items()})
+            for row, x in enumerate(rows)
+        ]
+        return repair(self, lines, **options).solved
 
-    def undo_patch(self, number: int, *, dataset: Dataset | None = None, data_dir: Path | None = None) -> SavedModel:
+    def undo_patch(self, number: int, **options: Any) -> SavedModel:
         """Return the model without the patch `number`, from 1 and oldest first; the others are solved again.
+
+        Options are ``dataset`` and ``data_dir``, see `idwbench.models.repair.repair`.
 
         Raises:
             PatchError: there is no such patch, or the others cannot be solved again without the training data.
         """
-        from idwbench.models.repair import own_data, repaired_model, training_rows
+        from idwbench.models.repair import repair
 
-        rows = training_rows(self, dataset or own_data(self, data_dir)[0])
-        return repaired_model(self, (), undo=number, rows=rows)
+        return repair(self, undo=number, **options).solved
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
         """Write the model to a ``.pt`` or ``.safetensors`` file, see `idwbench.models.model_file.save_model`."""

@@ -14,13 +14,14 @@ from idwbench.data.loading import load_dataset
 from idwbench.errors import DatasetError, ModelFileError, PatchConflictError, PatchError
 from idwbench.models.demands import demand_settings
 from idwbench.models.model_file import load_model
-from idwbench.models.patch_files import read_patch_file
+from idwbench.models.patch_files import PatchLine, read_patch_file
 from idwbench.models.patch_records import Repairs
 from idwbench.models.repair import own_data, repair
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import run_config
 
 ASSETS = Path(__file__).parents[1] / "assets" / "0.1.0"
+UPPER = [PatchLine("0,1", "1")]
 
 
 @pytest.fixture(scope="module")
@@ -98,14 +99,14 @@ def test_an_input_with_its_label_changes_nothing(moons):
     for settings in ({}, {"kind": "exact"}, {"margin": lead / 2}, {"radius": 0.1}):
         assert moons.patch([0.75, 0.25], label, **settings) is moons
     assert len(moons.patch([0.75, 0.25], label, margin=2).patch_prototypes) == 1
-    assert repair(moons, "0.75,0.25", str(label)).is_changed is False
+    assert repair(moons, [PatchLine("0.75,0.25", str(label))]).is_changed is False
 
 
 @pytest.mark.parametrize("amounts", [{}, {"margin": 1.0}, {"confidence": 0.9}])
 def test_a_patch_that_contradicts_an_earlier_one_is_refused_and_names_it(moons, amounts):
     model = moons.patch([0.0, 1.0], 1, **amounts)
     with pytest.raises(PatchConflictError, match=r"(patch 1 and this input|this input and patch 1) \(distance 0\)"):
-        repair(model, "0,1", "0", radius=1.0)
+        repair(model, [PatchLine("0,1", "0")], radius=1.0)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +199,7 @@ def test_a_model_file_whose_records_do_not_fit_its_outputs_is_damaged(moons, tmp
 
 def test_the_effect_is_measured_on_the_data_of_the_training(moons, data):
     label = 1 - int(moons.network.predict(data.test.inputs[:1])[0])
-    made = repair(moons, "two_moons:test:0", str(label), radius=0.8)
+    made = repair(moons, [PatchLine("two_moons:test:0", str(label))], radius=0.8)
     old, new = (model.outputs(data.test.inputs).argmax(1) for model in (moons, made.after))
     others = np.arange(40) != 0
     effect = made.effects["test"]
@@ -223,17 +224,17 @@ def test_nothing_is_measured_on_other_or_unknown_or_missing_data_which_is_said(m
     assert "f" * 12 in problem and data.sha256[:12] in problem
     unknown = dataclasses.replace(moons, provenance={})
     assert "has no checksum of its data" in own_data(unknown, None)[1]
-    made = repair(unknown, "0,1", "1", radius=0.1)
+    made = repair(unknown, UPPER, radius=0.1)
     assert made.effects == {} and "the effect on other inputs and the reach of patches are" in made.warnings[0]
     with pytest.raises(PatchError, match="radius: the largest radius needs the training data"):
-        repair(unknown, "0,1", "1")
+        repair(unknown, UPPER)
 
 
 def test_kept_inputs_of_a_file_keep_their_answers(moons, tmp_path):
     (tmp_path / "keep.csv").write_text('x\n"0.05,1"\n')
     before = moons.predict([[0.05, 1.0]])
-    assert repair(moons, "0,1", "1", radius=0.2).after.predict([[0.05, 1.0]]) != before
-    made = repair(moons, "0,1", "1", keep=tmp_path / "keep.csv")
+    assert repair(moons, UPPER, radius=0.2).after.predict([[0.05, 1.0]]) != before
+    made = repair(moons, UPPER, keep=read_patch_file(tmp_path / "keep.csv", ("x",)))
     assert made.after.predict([[0.05, 1.0]]) == before
     again = made.after.patch([-0.5, 1.0], 1)
     assert again.predict([[0.05, 1.0]]) == before
@@ -242,7 +243,7 @@ def test_kept_inputs_of_a_file_keep_their_answers(moons, tmp_path):
 def test_a_wrong_row_of_kept_inputs_is_named(moons, tmp_path):
     (tmp_path / "keep.csv").write_text('x\n"0.05,1"\n"0,1,2"\n')
     with pytest.raises(PatchError, match=r"keep\.csv:3: .*expected 2 numbers, got 3"):
-        repair(moons, "0,1", "1", keep=tmp_path / "keep.csv")
+        repair(moons, UPPER, keep=read_patch_file(tmp_path / "keep.csv", ("x",)))
 
 
 @pytest.mark.parametrize(
@@ -266,10 +267,10 @@ def test_options_that_would_be_ignored_are_refused(arguments, location):
 def test_all_rows_of_a_file_are_patched_and_a_wrong_one_is_named(moons, tmp_path):
     path = tmp_path / "patches.csv"
     path.write_text('x,label\n"0.0,1.0",1\n"0.5,0.4",1\n')
-    assert answers(repair(moons, file=path).after, [([0.0, 1.0], 1), ([0.5, 0.4], 1)]) == [1, 1]
+    assert answers(repair(moons, read_patch_file(path)).after, [([0.0, 1.0], 1), ([0.5, 0.4], 1)]) == [1, 1]
     path.write_text('x,label\n"0.0,1.0",1\n"0.5",1\n')
     with pytest.raises(PatchError, match=r"patches\.csv:3: "):
-        repair(moons, file=path)
+        repair(moons, read_patch_file(path))
 
 
 @pytest.mark.parametrize(
@@ -285,7 +286,7 @@ def test_all_rows_of_a_file_are_patched_and_a_wrong_one_is_named(moons, tmp_path
 def test_rows_are_texts_with_their_line(tmp_path, content):
     (tmp_path / "patches.csv").write_bytes(content.encode())
     rows = read_patch_file(tmp_path / "patches.csv")
-    assert [(row.cells["x"], row.cells["label"], row.line) for row in rows] == [
+    assert [(row.x, row.label, row.row) for row in rows] == [
         ("0.0,1.0", "upper", 4),
         ("mnist:test:17", "5", 6),
     ]

@@ -18,6 +18,7 @@ from idwbench.errors import PatchError
 from idwbench.models.model_card import card_text, saved_model_card
 from idwbench.models.model_file import load_model
 from idwbench.models.modules import PrototypeNetwork
+from idwbench.models.patch_files import PatchLine
 from idwbench.models.repair import repair
 from idwbench.models.saved_model import SavedModel, stored_model
 from idwbench.results.store import Results
@@ -139,7 +140,7 @@ def test_a_model_file_holds_its_card_for_other_readers_and_the_same_bytes_again(
 
 def test_a_card_has_the_patches_and_the_accuracies_that_were_measured_with_just_these(trained, tmp_path):
     other = {str(name): trained.class_names[1 - i] for i, name in enumerate(trained.class_names)}
-    patched = repair(trained, "5,5", other[trained.predict([[5.0, 5.0]])[0]])
+    patched = repair(trained, [PatchLine("5,5", other[trained.predict([[5.0, 5.0]])[0]])])
     card = saved_model_card(patched.after)
     assert [patch["x"] for patch in card["patches"]] == ["5,5"]
     assert card["prototypes"] == 5
