@@ -1,4 +1,4 @@
-"""A disk that is full in mid-sweep."""
+"""A disk that is full in mid-sweep: that of the database, and that of the recordings."""
 
 import os
 from multiprocessing import get_context
@@ -14,33 +14,53 @@ pytestmark = pytest.mark.slow
 SETTINGS, SEEDS = (150, 2) if FULL else (12, 2)
 # Room for some of the runs, after the tables.
 ROOMS = (20_000, 60_000, 130_000, 400_000) if FULL else (60_000, 130_000)
+RECORDED = """\
+name: recorded
+dataset: {name: two_moons, train_per_class: 130, test_per_class: 5, holdout_per_class: 5}
+protocol: {epochs: 2, learning_rate: 0.05, optimizer: sgd, momentum: 0.9}
+seeds: 2
+grid: {kind: mlp, width: 128, depth: 1, record: true}
+"""
 
 
-def typed(folder: Path, name: str, db: str) -> tuple[int, str]:
+def in_child(function, *arguments):
+    """Call a function in a process that may mount a disk, and prints the failure."""
+    process = get_context("forkserver").Process(target=function, args=arguments)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+def typed(folder: Path, name: str, db: Path) -> tuple[int, str]:
     """Type the sweep in a child of this process, and return its exit code and its output."""
     log = folder / name
     child = os.fork()
     if child == 0:
-        type_command(["sweep", str(folder / "torture.yaml"), "--db", db, "-j", "2"], log)
+        type_command(["sweep", str(folder / "torture.yaml"), "--db", str(db), "-j", "2"], log)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), log.read_text()
 
 
-def fill_the_disk_in_mid_sweep(folder: Path, kind: str, room: int, alone: str) -> None:
+def assert_full(code: int, output: str, *words: str) -> None:
+    """The sweep ended with one line that says which disk is full."""
+    assert code == 1, output
+    assert "Traceback" not in output
+    last = output.splitlines()[-1]
+    assert last.startswith("idwbench: ") and all(word in last for word in words)
+    assert sum(line.startswith("idwbench:") for line in output.splitlines()) == 1
+
+
+def fill_the_disk_of_the_database(folder: Path, kind: str, room: int, alone: str) -> None:
     """Sweep on a disk that gets full, make room, and sweep again."""
     n, db = SETTINGS * SEEDS, folder / "disk" / "torture.db"
     disk = (TmpfsDisk if kind == "tmpfs" else FileSizeLimit)(db.parent, 2**24)
     record_results(db)
     disk.fill(room)
-    code, output = typed(folder, "full.log", str(db))
+    full = typed(folder, "full.log", db)
     disk.make_room()
     before = results_by_run(db)
-    assert code == 1, output
-    assert "Traceback" not in output
-    last = output.splitlines()[-1]
-    assert last.startswith("idwbench: ") and "torture.db" in last
-    assert sum(line.startswith("idwbench:") for line in output.splitlines()) == 1
+    assert_full(*full, "torture.db")
     assert 0 <= len(before) < n
-    code, output = typed(folder, "resumed.log", str(db))
+    code, output = typed(folder, "resumed.log", db)
     assert code == 0, output
     after = results_by_run(db)
     assert all(after[key] == rows for key, rows in before.items()) and is_sound(db)
@@ -54,9 +74,7 @@ def alone(tmp_path_factory):
     """What the sweep stores where there is room."""
     folder = tmp_path_factory.mktemp("alone")
     (folder / "torture.yaml").write_text(sweep_text(SETTINGS, SEEDS))
-    process = get_context("forkserver").Process(target=typed, args=(folder, "log", str(folder / "alone.db")))
-    process.start()
-    process.join()
+    in_child(typed, folder, "log", folder / "alone.db")
     return repr(contents(folder / "alone.db"))
 
 
@@ -66,7 +84,59 @@ def test_a_full_disk_ends_a_sweep_in_one_line_and_nothing_stored_is_lost(tmp_pat
     if kind == "tmpfs" and not can_mount(tmp_path / "probe"):
         kind = "limit on file sizes"
     sweep.write_text(sweep_text(SETTINGS, SEEDS))
-    process = get_context("forkserver").Process(target=fill_the_disk_in_mid_sweep, args=(tmp_path, kind, room, alone))
-    process.start()
-    process.join()
-    assert process.exitcode == 0  # a failure is printed by the process
+    in_child(fill_the_disk_of_the_database, tmp_path, kind, room, alone)
+
+
+def recordings(db: Path) -> dict[str, dict[str, bytes]]:
+    """The files of the recordings that have the name of a complete one."""
+    folders = Path(f"{db}.recordings").iterdir()
+    complete = [path for path in folders if path.is_dir() and not path.suffix]
+    return {path.name: {file.name: file.read_bytes() for file in path.iterdir()} for path in complete}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The recordings made where there is room."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    (folder / "torture.yaml").write_text(RECORDED)
+    in_child(typed, folder, "log", folder / "runs.db")
+    return recordings(folder / "runs.db")
+
+
+def fill_the_disk_of_recordings(folder: Path, share, checkpoint_seconds: int, undisturbed) -> None:
+    """Sweep on a disk with room for a share of the recordings, or a limit on each file, and sweep again with room."""
+    from idwbench.dual.recorder import Recorder
+    from idwbench.dual.recording import open_recording
+    from idwbench.results.store import Results
+    from idwbench.training.module_training import ModuleTraining
+
+    ModuleTraining.__init__.__kwdefaults__["checkpoint_seconds"] = checkpoint_seconds
+    check_space, Recorder._check_space = Recorder._check_space, lambda self: None  # others took the room later
+    db, sizes = folder / "runs.db", [len(file) for files in undisturbed.values() for file in files.values()]
+    disk = (FileSizeLimit if share is None else TmpfsDisk)(Path(f"{db}.recordings"), 2**23)
+    disk.fill(int(0.75 * max(sizes)) if share is None else int(share * sum(sizes)))
+    full = typed(folder, "full.log", db)
+    assert_full(*full, "runs.db", "File too large" if share is None else "No space left on device")
+    disk.make_room()
+    Recorder._check_space = check_space
+    complete = {run.run_key for run in Results(db).find_runs(states=["complete"])}
+    assert states(db).keys() <= {"complete", "planned"} and len(complete) < 2
+    assert recordings(db) == {key: undisturbed[key] for key in complete}
+    code, output = typed(folder, "resumed.log", db)
+    assert code == 0, output
+    assert (states(db), recordings(db)) == ({"complete": 2}, undisturbed)
+    results = Results(db)
+    for run in results.find_runs():
+        assert open_recording(results, run).steps == open_recording(results, run).facts.steps > 0
+
+
+@pytest.mark.parametrize("checkpoint_seconds", [0, 60], ids=["checkpoints", "no checkpoint"])
+# In the first run: no file, the first files, and others; and in the second run; or a file beyond a limit.
+@pytest.mark.parametrize("share", [0, 0.05, 0.2, 0.49, 0.7, None])
+def test_a_recording_that_fills_the_disk_ends_the_sweep_which_goes_on_with_room(
+    tmp_path, sweep, undisturbed, share, checkpoint_seconds
+):
+    if not can_mount(tmp_path / "probe"):
+        share = None
+    sweep.write_text(RECORDED)
+    in_child(fill_the_disk_of_recordings, tmp_path, share, checkpoint_seconds, undisturbed)

@@ -43,9 +43,10 @@ class FileSizeLimit:
         self.path = path
 
     def fill(self, room: int) -> None:
-        """Let no file grow by more than a part of `room` beyond the largest one: the log and the database both grow."""
-        largest = max(file.stat().st_size for file in self.path.iterdir())
-        resource.setrlimit(resource.RLIMIT_FSIZE, (largest + room // 6, resource.RLIM_INFINITY))
+        """Let no file grow by more than `room`, or beside a database by a part of it: its log grows as well."""
+        largest = max((file.stat().st_size for file in self.path.iterdir()), default=0)
+        limit = largest + room // 6 if largest else room
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 
     def make_room(self) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))

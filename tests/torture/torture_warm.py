@@ -6,6 +6,7 @@ from pathlib import Path
 from torture_drivers import sweep_text
 from typer.testing import CliRunner
 
+import idwbench.training.module_training  # noqa: F401  (with torch, which networks need)
 from idwbench.cli.app import app
 
 with tempfile.TemporaryDirectory() as folder:
