@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from texts import text_file
@@ -43,6 +44,11 @@ def read_text(folder: Path, text: str) -> SweepSpec:
     text_file(folder)
     (folder / "small.yaml").write_text(text, encoding="utf-8")
     return read_sweep(folder / "small.yaml")
+
+
+def received(method: Mock) -> list[Any]:
+    """Return what an observer was given, call by call."""
+    return [call.args[0] for call in method.call_args_list]
 
 
 def error_of(folder: Path, text: str) -> str:

@@ -12,7 +12,7 @@ import dask
 import distributed
 import numpy as np
 import pytest
-from engine_runs import replace_train, train_runs
+from engine_runs import train_runs
 from sweep_specs import sweep_file
 
 from idwbench.attention.scores import METHODS
@@ -116,19 +116,6 @@ def test_other_data_and_data_that_a_worker_cannot_read_is_refused_in_one_line(as
     sent = task(run_config({"name": "csv", "path": str(file)}, method="idw", prototypes=2))
     file.unlink()
     assert refused(sent) == f"{file}: no such file"
-
-
-def test_a_failure_is_returned_as_text_and_a_full_disk_is_no_failure_of_a_run(as_worker, monkeypatch):
-    def fail(*arguments):
-        raise RuntimeError("no more memory") from cause
-
-    replace_train(monkeypatch, "torch", fail)
-    cause = None
-    name, message, text = worker.train_task(task(run(0))).failure
-    assert (name, message) == ("RuntimeError", "no more memory")
-    assert text.startswith("Traceback")
-    cause = OSError(28, "No space left on device")
-    assert refused(task(run(0))) == "a file of the training: cannot be written: No space left on device"
 
 
 PLUGIN = """

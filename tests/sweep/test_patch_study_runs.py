@@ -100,18 +100,6 @@ def test_a_failed_network_makes_the_study_fail_with_the_reason(write, db, monkey
     assert by_kind(db) == {("patch_study", "complete"): 2, ("prototypes", "complete"): 2}
 
 
-@pytest.mark.slow
-def test_a_study_waits_for_a_network_that_another_process_trains(write, db, trained):
-    networks = [network_of(a_study(seed)) for seed in (0, 1)]
-    elsewhere = Results(db)
-    elsewhere.plan(networks)
-    elsewhere.lease([networks[0].run_key])
-    status = sweep(write(STUDY), db)
-    assert (status.complete, status.planned, status.failed) == (1, 1, 0)
-    elsewhere.release([networks[0].run_key])
-    assert sweep(write(STUDY), db).complete == 2
-
-
 def test_the_study_of_a_diverged_network_is_diverged(write, db):
     block = STUDY.replace("prototypes: 2", "prototypes: 2, optimizer: sgd, learning_rate: 1.0e+30")
     status = sweep(write(block), db)

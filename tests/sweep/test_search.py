@@ -1,17 +1,15 @@
 """A search chooses settings by validation rows, stores nothing but runs, and goes on where it was interrupted."""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
-from sweep_specs import read_text, sweep_text
+from sweep_specs import read_text, received, sweep_text
 
 from idwbench.errors import ResultsError, TrainingError
 from idwbench.results.store import Results
-from idwbench.runs.results import RunResult
 from idwbench.sweep.execution import run_sweep
 from idwbench.sweep.observer import Observer
 from idwbench.sweep.runner import Runner
@@ -32,25 +30,6 @@ def planned_keys(db: Path) -> list[str]:
     return [run.run_key for run in Results(db).find_runs(sweep="small")]
 
 
-class Counts(Observer):
-    """Counts runs, keeps the lines, and interrupts a search after some stacks."""
-
-    def __init__(self, stacks: int = 0) -> None:
-        self.left, self.numbers, self.ended, self.lines = stacks, (0, 0), 0, list[str]()
-
-    def planned(self, total: int, to_do: int, running: int, failed: int) -> None:
-        self.numbers = total, to_do
-
-    def finished(self, results: Sequence[RunResult]) -> None:
-        self.ended += len(results)
-        self.left -= 1
-        if self.left == 0:
-            raise KeyboardInterrupt
-
-    def note(self, text: str) -> None:
-        self.lines.append(text)
-
-
 def test_ranges_have_whole_numbers_where_the_setting_has(tmp_path):
     (block,) = read_text(tmp_path, text()).space
     assert block["prototypes"] == Range(2, 8, log=False, step=None, whole=True)
@@ -66,8 +45,10 @@ def test_an_interrupted_search_ends_with_the_same_runs_and_more_trials_continue_
     spec = read_text(tmp_path, text())
     whole, part = tmp_path / "whole.db", tmp_path / "part.db"
     run_sweep(spec, whole)
+    observer = Mock(spec=Observer)
+    observer.finished.side_effect = [None] * 3 + [KeyboardInterrupt]
     with pytest.raises(KeyboardInterrupt):
-        run_sweep(spec, part, jobs=1, observer=Counts(4))
+        run_sweep(spec, part, jobs=1, observer=observer)
     before = {run.run_key: run.finished_at for run in Results(part).find_runs(states=("complete",))}
     assert 0 < len(before) < len(planned_keys(whole))
     status = run_sweep(spec, part)
@@ -85,8 +66,8 @@ def test_an_interrupted_search_ends_with_the_same_runs_and_more_trials_continue_
 def test_a_search_reports_the_setting_with_the_best_mean_on_validation_rows(tmp_path):
     spec = read_text(tmp_path, text("{optuna: random, trials: 6, objective: validation_accuracy}"))
     results = Results(tmp_path / "runs.db")
-    counts = Counts()
-    runner = Runner(results, counts)
+    observer = Mock(spec=Observer)
+    runner = Runner(results, observer)
     run_search(spec, runner)
     by_setting: dict[str, list[float]] = {}
     for run in results.find_runs(sweep="small"):
@@ -96,9 +77,8 @@ def test_a_search_reports_the_setting_with_the_best_mean_on_validation_rows(tmp_
     means = {key: sum(values) / len(values) for key, values in by_setting.items()}
     best = max(means, key=means.__getitem__)
     label = results.find_run(best).config.model.label
-    assert counts.lines[-1].startswith(
-        f"trial 6 of 6: best validation accuracy {100 * means[best]:.2f} % with {label} "
-    )
+    line = f"trial 6 of 6: best validation accuracy {100 * means[best]:.2f} % with {label} "
+    assert received(observer.note)[-1].startswith(line)
     assert runner.outcome["complete"] == 2 * len(means)
 
 
@@ -106,10 +86,11 @@ def test_runs_of_a_search_that_are_trained_again_are_to_do(tmp_path):
     grid = "{method: idw, prototypes: 4, epsilon: {low: 1.0e-4, high: 0.1}, learning_rate: {low: 0.001, high: 0.1}}"
     spec = read_text(tmp_path, text("{optuna: random, trials: 4, batch: 2, objective: validation_accuracy}", grid))
     for retry in (None, "all"):
-        counts = Counts()
-        run_sweep(spec, tmp_path / "runs.db", retry=retry, observer=counts)
-        assert (counts.numbers, counts.ended) == ((8, 8), 8)
-    assert sum("best" in line and "learning rate" in line for line in counts.lines) == 2  # once for each batch
+        observer = Mock(spec=Observer)
+        run_sweep(spec, tmp_path / "runs.db", retry=retry, observer=observer)
+        assert (observer.planned.call_args.args[:2], sum(map(len, received(observer.finished)))) == ((8, 8), 8)
+    lines = received(observer.note)
+    assert sum("best" in line and "learning rate" in line for line in lines) == 2  # once for each batch
 
 
 @pytest.mark.parametrize("retry", ["all", "failed"])

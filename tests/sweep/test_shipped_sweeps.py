@@ -81,22 +81,6 @@ def test_a_shipped_sweep_is_short_and_plans_what_it_promises(name, n_runs):
     assert name not in PAPER or f" {n_runs} " in spec.source.split(f"name: {name}")[0]
 
 
-@pytest.mark.parametrize(
-    ("studies", "cases", "trained"),
-    [
-        ("paper_patches_two_moons", "special", ("paper_two_moons", "paper_power_epsilon")),
-        ("paper_patches_mnist", "wrong", ("paper_mnist",)),
-    ],
-)
-def test_studies_of_patches_use_networks_of_the_other_sweeps(studies, cases, trained):
-    networks = {run.run_key for name in trained for run in shipped(name)}
-    required = {run.run_key: run.required.run_key for run in shipped(studies) if run.required is not None}
-    assert len(required) == RUNS[studies]
-    assert {run.model.cases for run in shipped(studies)} == {cases}
-    # Ten of the twenty seeds of paper_patches_two_moons with other values of epsilon are not in paper_power_epsilon.
-    assert len(set(required.values()) - networks) == (30 if cases == "special" else 0)
-
-
 @pytest.mark.parametrize(("name", "expected"), [*KEYS_OF_0_1_0.items(), *KEYS_OF_THE_PAPER.items()])
 def test_the_runs_of_version_0_1_0_and_those_of_the_paper_have_the_keys_they_had(name, expected):
     """So data, methods, prototypes, protocol and seeds are those of the published results."""

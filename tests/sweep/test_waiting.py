@@ -1,10 +1,12 @@
 """Sweeps of which other processes train a part."""
 
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from sqlalchemy import delete, update
-from sweep_specs import sweep_file
+from sweep_specs import received, sweep_file
 
 from idwbench.results import leases
 from idwbench.results.store import Results
@@ -16,20 +18,6 @@ from idwbench.sweep.observer import Observer
 from idwbench.sweep.spec import plan, read_sweep
 
 DATA = "{name: two_moons, train_per_class: 10, test_per_class: 5, holdout_per_class: 0}"
-
-
-class Waiting(Observer):
-    def __init__(self):
-        self.waits, self.taken_overs, self.trained = [], [], 0
-
-    def waiting(self, left):
-        self.waits.append(left)
-
-    def taken_over(self, runs):
-        self.taken_overs.append(runs)
-
-    def finished(self, results):
-        self.trained += len(results)
 
 
 @pytest.fixture
@@ -66,7 +54,7 @@ def seen_last(db, age):
 
 
 def test_a_sweep_waits_with_growing_pauses_for_the_runs_that_others_train(spec, db, other, monkeypatch):
-    pauses, observer = [], Waiting()
+    pauses, observer = [], Mock(spec=Observer)
 
     def pause(seconds):
         pauses.append(seconds)
@@ -76,12 +64,12 @@ def test_a_sweep_waits_with_growing_pauses_for_the_runs_that_others_train(spec, 
             other(lambda store, keys: store.release(keys[1:]))
         assert len(pauses) < 11
 
-    monkeypatch.setattr(runner.time, "sleep", pause)
+    monkeypatch.setattr(runner, "time", SimpleNamespace(sleep=pause))
     status = run_sweep(spec, db, observer=observer, wait=True)
     assert (status.complete, status.failed, status.running) == (3, 1, 0)
     assert pauses == [0.5, 1, 2, 4, 8, 16, 30, 30, 30, 30]
-    assert observer.waits == [3] * 9 + [2]
-    assert (observer.taken_overs, observer.trained) == ([2], 3)
+    assert received(observer.waiting) == [3] * 9 + [2]
+    assert (received(observer.taken_over), sum(map(len, received(observer.finished)))) == ([2], 3)
 
 
 def test_a_run_that_is_removed_elsewhere_is_no_longer_waited_for(spec, db, other, monkeypatch):
@@ -92,21 +80,21 @@ def test_a_run_that_is_removed_elsewhere_is_no_longer_waited_for(spec, db, other
             connection.execute(delete(run_table).where(run_table.c.run_key == keys[0]))
         other(lambda store, keys: store.release(keys[1:]))
 
-    monkeypatch.setattr(runner.time, "sleep", remove)
+    monkeypatch.setattr(runner, "time", SimpleNamespace(sleep=remove))
     assert run_sweep(spec, db, wait=True).complete == 3
 
 
 def test_a_sweep_that_waits_takes_over_runs_whose_process_is_silent(spec, db, other, monkeypatch):
-    observer = Waiting()
-    monkeypatch.setattr(runner.time, "sleep", lambda seconds: seen_last(db, timedelta(minutes=11)))
+    observer = Mock(spec=Observer)
+    monkeypatch.setattr(runner, "time", SimpleNamespace(sleep=lambda seconds: seen_last(db, timedelta(minutes=11))))
     status = run_sweep(spec, db, observer=observer, wait=True)
     assert status.complete == 4
-    assert (observer.waits, observer.taken_overs) == ([3], [3])
-    monkeypatch.setattr(runner.time, "sleep", lambda seconds: pytest.fail("slept"))
+    assert (received(observer.waiting), received(observer.taken_over)) == ([3], [3])
+    monkeypatch.setattr(runner, "time", SimpleNamespace(sleep=lambda seconds: pytest.fail("slept")))
     assert run_sweep(spec, db, wait=True).complete == 4
 
 
-def test_a_study_of_a_network_that_is_trained_elsewhere_is_waited_for_without_haste(tmp_path, monkeypatch):
+def test_a_study_of_a_network_trained_elsewhere_stays_planned_or_is_waited_for_without_haste(tmp_path, monkeypatch):
     block = "{kind: patch_study, cases: special, method: idw, prototypes: 2}"
     path = sweep_file(tmp_path, DATA, block, protocol="{epochs: 1}", seeds="1")
     spec, db = read_sweep(path), str(tmp_path / "study.db")
@@ -124,8 +112,9 @@ def test_a_study_of_a_network_that_is_trained_elsewhere_is_waited_for_without_ha
         if len(pauses) == 3:
             seen_last(db, timedelta(minutes=11))
 
-    monkeypatch.setattr(runner.time, "sleep", pause)
-    observer = Waiting()
+    monkeypatch.setattr(runner, "time", SimpleNamespace(sleep=pause))
+    observer, status = Mock(spec=Observer), run_sweep(spec, db)
+    assert (status.planned, status.failed, pauses) == (1, 0, [])
     assert run_sweep(spec, db, wait=True, observer=observer).complete == 1
     assert pauses == [0.5, 1, 2]
-    assert observer.taken_overs == [2]  # the network and its study
+    assert received(observer.taken_over) == [2]  # the network and its study
