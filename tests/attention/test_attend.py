@@ -23,15 +23,23 @@ def random(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 INPUTS, KEYS, VALUES = random(2, 5, 3), random(2, 4, 3, seed=1), random(2, 4, 2, seed=2)
+CONSTANT = {"argmax", "exact_match"}  # no gradient to scores
+# A weighting has the same formula for any score.
+PAIRS = [*((name, "softmax") for name in METHODS), *(("idw", name) for name in WEIGHTINGS if name != "softmax")]
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_an_excluded_key_counts_as_absent(method):
-    mask = torch.tensor([False, True, False, True])
+@pytest.mark.parametrize(("method", "weighting"), PAIRS)
+def test_an_excluded_key_counts_as_absent_and_gets_no_gradient(method, weighting):
+    mask, options = torch.tensor([False, True, False, True]), {"k": 1} if weighting == "top_k" else {}
     numbers = torch.zeros(5, 4, dtype=torch.float64).masked_fill(mask, -torch.inf)
-    for given, kept in ((mask, ~mask), (numbers, ~mask), (torch.zeros(2, 5, 4, dtype=torch.bool), slice(None))):
-        expected = idwbench.attend(INPUTS, KEYS[:, kept], VALUES[:, kept], method)
-        torch.testing.assert_close(idwbench.attend(INPUTS, KEYS, VALUES, method, mask=given), expected)
+    for given, kept in ((torch.zeros(2, 5, 4, dtype=torch.bool), slice(None)), (mask, ~mask), (numbers, ~mask)):
+        expected = idwbench.attend(INPUTS, KEYS[:, kept], VALUES[:, kept], method, weighting=weighting, **options)
+        keys = KEYS.clone().requires_grad_()
+        found = idwbench.attend(INPUTS, keys, VALUES, method, weighting=weighting, mask=given, **options)
+        torch.testing.assert_close(found, expected)
+    if weighting not in CONSTANT:
+        found.sum().backward()
+        assert keys.grad.isfinite().all() and not keys.grad[:, mask].any()
 
 
 def test_numbers_of_a_mask_are_added_to_the_scores():
@@ -69,36 +77,25 @@ def test_dropout_keeps_the_mean_and_follows_its_generator():
         ({"score": "idv"}, r"^method: unknown method 'idv' \(did you mean 'idw'\?\)$"),
         ({"weighting": "top_k", "k": 1.5}, r"^k: expected a whole number, got 1\.5$"),
         ({"weighting": "softmax", "k": 2}, r"^k: method 'idw' does not take 'k' \(it takes epsilon, power\)$"),
+        ({"inputs": INPUTS.numpy()}, r"inputs: expected a tensor \(…, batch, features\), got ndarray"),
+        ({"inputs": INPUTS.long()}, "inputs: expected floating-point numbers, got torch.int64"),
+        ({"keys": KEYS.float()}, "keys: expected torch.float64 on cpu, as inputs, got torch.float32 on cpu"),
+        ({"inputs": INPUTS[0, 0]}, r"inputs: expected the shape \(…, batch, features\), got \(3,\)"),
+        ({"keys": KEYS[..., :2]}, r"keys: expected 3 features, as inputs, got the shape \(2, 4, 2\)"),
+        ({"keys": KEYS[:1].repeat(3, 1, 1)}, "keys: expected leading axes"),
+        ({"values": VALUES.numpy()}, "values: expected a tensor"),
+        ({"values": VALUES.half()}, "values: expected torch.float64 on cpu, as inputs, got torch.float16 on cpu"),
+        ({"values": VALUES[:, :3]}, r"values: expected 4 rows, one for each key, got the shape \(2, 3, 2\)"),
+        ({"values": VALUES[:1].repeat(3, 1, 1)}, r"expected leading axes .* inputs \(2, 5, 3\), got \(3, 4, 2\)"),
     ],
 )
-def test_a_wrong_argument_is_named(arguments, message):
+def test_a_wrong_argument_and_a_tensor_that_does_not_fit_are_named(arguments, message):
+    given = {"inputs": INPUTS, "keys": KEYS, "values": VALUES, **arguments}
     with pytest.raises(ConfigError, match=message):
-        unwrap(idwbench.attend)(INPUTS, KEYS, VALUES, **arguments)
-
-
-@pytest.mark.parametrize(
-    ("place", "wrong", "message"),
-    [
-        ("inputs", INPUTS.numpy(), r"inputs: expected a tensor \(…, batch, features\), got ndarray"),
-        ("inputs", INPUTS.long(), "inputs: expected floating-point numbers, got torch.int64"),
-        ("keys", KEYS.float(), "keys: expected torch.float64 on cpu, as inputs, got torch.float32 on cpu"),
-        ("inputs", INPUTS[0, 0], r"inputs: expected the shape \(…, batch, features\), got \(3,\)"),
-        ("keys", KEYS[..., :2], r"keys: expected 3 features, as inputs, got the shape \(2, 4, 2\)"),
-        ("keys", KEYS[:1].repeat(3, 1, 1), "keys: expected leading axes"),
-        ("values", VALUES.numpy(), "values: expected a tensor"),
-        ("values", VALUES.half(), "values: expected torch.float64 on cpu, as inputs, got torch.float16 on cpu"),
-        ("values", VALUES[:, :3], r"values: expected 4 rows, one for each key, got the shape \(2, 3, 2\)"),
-        ("values", VALUES[:1].repeat(3, 1, 1), r"expected leading axes .* of inputs \(2, 5, 3\), got \(3, 4, 2\)"),
-    ],
-)
-@pytest.mark.parametrize("method", ["idw", "scaled_dot", "fc_relu"])
-def test_tensors_that_do_not_fit_are_named(place, wrong, message, method):
-    given = {"inputs": INPUTS, "keys": KEYS, "values": VALUES} | {place: wrong}
-    with pytest.raises(ConfigError, match=message):
-        unwrap(idwbench.attend)(**given, method=method)
-    if place != "values":
+        unwrap(idwbench.attend)(**given)
+    if arguments.keys() & {"inputs", "keys"}:
         with pytest.raises(ConfigError, match=message):
-            unwrap(idwbench.scores)(given["inputs"], given["keys"], method)
+            unwrap(idwbench.scores)(given["inputs"], given["keys"])
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -142,7 +139,6 @@ def test_distances_whose_squares_exceed_float32_give_the_attention_of_float64(me
 # Weightings
 
 
-CONSTANT = {"argmax", "exact_match"}  # no gradient to scores
 SUMS_TO_1 = ["softmax", "argmax", "top_k", "sparsemax", "entmax15"]
 
 
@@ -225,20 +221,6 @@ def test_hits_share_a_weight_of_1_and_other_rows_are_untouched(name):
         assert scores.grad[1].isfinite().all()
 
 
-@pytest.mark.parametrize("name", WEIGHTINGS)
-def test_a_masked_key_counts_as_absent(name):
-    scores = rows(4, 6, seed=5)
-    masked = np.insert(scores, 2, -math.inf, axis=1)
-    tensor = torch.tensor(masked).requires_grad_()
-    found = weighted(name, tensor)
-    assert not found[:, 2].any()
-    np.testing.assert_allclose(np.delete(found.detach().numpy(), 2, axis=1), weights(name, scores), rtol=1e-12)
-    if name not in CONSTANT:
-        (found * torch.arange(7)).sum().backward()
-        assert tensor.grad.isfinite().all()
-        assert not tensor.grad[:, 2].any()
-
-
 @pytest.mark.parametrize("name", SUMS_TO_1)
 def test_equal_scores_share_equally_large_scores_keep_the_sum_and_no_key_is_undefined(name):
     np.testing.assert_allclose(weights(name, [2.0, 2.0, 2.0, 2.0]), [0.25] * 4)  # more than k = 3
@@ -258,11 +240,6 @@ def test_values_and_gradients_at_ties_are_those_of_the_page():
     assert weights("top_k", [2.0, 1.0, 1.0, 1.0], k=2.0).all()
 
 
-def test_no_parameter_of_a_weighting_has_the_name_of_one_of_a_score():
-    of_scores = {parameter.name for method in METHODS.values() for parameter in method.parameters}
-    assert not of_scores & {parameter.name for weighting in WEIGHTINGS.values() for parameter in weighting.parameters}
-
-
 def test_the_page_of_methods_holds_the_weightings():
     page = (Path(__file__).parents[2] / "docs/methods.md").read_text(encoding="utf-8")
     for weighting in WEIGHTINGS.values():
@@ -270,10 +247,6 @@ def test_the_page_of_methods_holds_the_weightings():
         row = f"| `{weighting.name}` | {formula} | {weighting.gradient} | {weighting.ties} | "
         (rest,) = (line.removeprefix(row) for line in page.splitlines() if line.startswith(row))
         assert all(f"`{parameter.name}`" in rest for parameter in weighting.parameters)
-
-
-# A weighting passes on the gradient of any score.
-PAIRS = [*((name, "softmax") for name in METHODS), *(("idw", name) for name in WEIGHTINGS if name != "softmax")]
 
 
 @pytest.mark.parametrize(("name", "weighting"), PAIRS)

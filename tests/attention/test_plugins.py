@@ -12,6 +12,7 @@ from engine_runs import train_runs
 
 from idwbench import SelfAttention
 from idwbench.attention.scores import METHODS
+from idwbench.attention.weightings import WEIGHTINGS
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError, PluginError
 from idwbench.plugins import RESERVED_NAMES, load_entry_points, load_plugin, register
@@ -139,7 +140,11 @@ def test_what_is_no_python_file_or_takes_the_name_of_another_plugin_is_one_line(
 def test_reserved_names_cover_what_a_run_and_a_protocol_use():
     used = {*RunConfig.model_fields, *Protocol.model_fields, *PrototypesConfig.model_fields}
     assert used <= RESERVED_NAMES
-    assert not RESERVED_NAMES & {parameter.name for method in METHODS.values() for parameter in method.parameters}
+    of_methods, of_weightings = (
+        {parameter.name for one in registry.values() for parameter in one.parameters}
+        for registry in (METHODS, WEIGHTINGS)
+    )
+    assert not RESERVED_NAMES & of_methods and not of_methods & of_weightings
     assert not RESERVED_NAMES & set(DATASETS)
 
 
