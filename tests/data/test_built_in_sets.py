@@ -13,7 +13,7 @@ from sklearn import datasets
 from sklearn.metrics import r2_score, root_mean_squared_error
 from sklearn.preprocessing import StandardScaler
 
-from idwbench.data.dataset import Dataset, Split, nearest_values
+from idwbench.data.dataset import Dataset, Split
 from idwbench.data.loading import LOADERS, load_dataset
 from idwbench.data.synthetic import draw_queries, draw_table, draw_two_moons
 from idwbench.errors import ConfigError, DatasetError
@@ -205,7 +205,7 @@ def test_each_seed_has_its_own_table_the_holdout_is_another_and_a_larger_one_beg
         np.testing.assert_array_equal(keys[:4], start)
 
 
-def test_other_kinds_train_on_the_pairs_and_recall_counts_the_queries_whose_value_is_nearest():
+def test_other_kinds_train_on_the_pairs_and_recall_counts_the_queries_whose_value_is_nearest(monkeypatch):
     config = LookupConfig(items=4, dimensions=3, queries=4, validation=2)
     data, table = load_dataset(config), draw_table(config, 0)
     assert data.task == "regression"
@@ -214,19 +214,10 @@ def test_other_kinds_train_on_the_pairs_and_recall_counts_the_queries_whose_valu
     assert sizes == {"train": 4, "validation": 2, "test": 4, "holdout": 4}
     outputs = data.train.targets.copy()
     assert data.metrics("test", outputs)["test", "recall"] == 1
-    outputs[0], outputs[1] = data.train.targets[1], np.nan
-    assert data.metrics("test", outputs)["test", "recall"] == 0.5
-
-
-def test_nearest_values_are_those_of_all_differences(monkeypatch):
-    generator = np.random.default_rng(0)
-    outputs, stored = generator.normal(size=(50, 3)), generator.normal(size=(20, 3))
-    expected = ((outputs[:, None] - stored) ** 2).sum(-1).argmin(1)
-    assert (nearest_values(outputs, stored) == expected).all()
-    outputs[0, 0], outputs[1, 2] = np.nan, np.inf
-    expected[:2] = -1  # they are near no value
-    monkeypatch.setattr("idwbench.data.dataset._NUMBERS_AT_ONCE", 60)
-    assert (nearest_values(outputs, stored) == expected).all()
+    outputs[0], outputs[1, 0], outputs[2, 1] = data.train.targets[1], np.nan, np.inf
+    for at_once in (2**20, 12):
+        monkeypatch.setattr("idwbench.data.dataset._NUMBERS_AT_ONCE", at_once)
+        assert data.metrics("test", outputs)["test", "recall"] == 0.25
 
 
 # Wrong settings

@@ -202,6 +202,13 @@ def test_arrays_that_do_not_fit_are_refused_in_one_line(changes, message, load_a
     assert capsys.readouterr().out == ""  # nothing was unpickled
 
 
+def lies():
+    """A header that promises more numbers than any memory holds."""
+    buffer = io.BytesIO()
+    np.lib.format.write_array_header_1_0(buffer, {"descr": "<f8", "fortran_order": False, "shape": (2**40, 2)})
+    return buffer.getvalue()
+
+
 def zipped(**members):
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
@@ -226,7 +233,7 @@ def savez(save=np.savez):
         savez().replace(b"\x93NUMPY", b"\x93NUMPX", 1),
         *(savez(save)[:300] + b"\xff\x00" + savez(save)[302:] for save in (np.savez, np.savez_compressed)),
         zipped(**dict.fromkeys(arrays(), b"text")),
-        zipped(**{f"{key}.npy": b"\x93NUMPY\x01\x00" for key in arrays()}),
+        *(zipped(**{f"{key}.npy": header for key in arrays()}) for header in (b"\x93NUMPY\x01\x00", lies())),
     ],
 )
 def test_a_file_that_is_not_a_whole_npz_is_refused_in_one_line(content, tmp_path, capsys):

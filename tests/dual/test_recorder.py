@@ -112,22 +112,19 @@ def test_the_files_are_arrays_that_numpy_loads_and_the_page_lists(tmp_path):
     assert all(f"`{name}`" in page for name in names if "layer_" not in name)
 
 
-def test_the_files_have_their_space_before_the_first_step(expected, tmp_path, monkeypatch):
-    recorder = RecordedTraining(SGD, tmp_path / "run").recorder
-    recorder.start()
-    for file in recorder.partial.glob("*.npy"):
-        assert file.stat().st_blocks * 512 >= file.stat().st_size
-    recorder.discard()
-    monkeypatch.delattr(os, "posix_fallocate")  # where the system cannot reserve it, zeros are written
-    assert contents(RecordedTraining(SGD, tmp_path / "run").run().folder) == expected
-
-
 @pytest.mark.parametrize(("protocol", "options"), [(SGD, {}), (AMSGRAD, {}), (AMSGRAD, SMALL)])
-def test_the_space_that_is_said_is_the_space_that_is_needed(protocol, options, tmp_path):
+def test_the_files_have_the_space_that_is_said_before_the_first_step(protocol, options, tmp_path):
     recorder = RecordedTraining(protocol, tmp_path / "run", **options).recorder
     recorder.start()
-    files = [file.stat().st_size for file in recorder.partial.iterdir()]
-    assert 0 <= recorder.needed_bytes - 2**20 + 128 * len(files) + 6000 - sum(files) < 6000  # headers and JSON
+    files = [file.stat() for file in recorder.partial.iterdir()]
+    assert all(file.st_blocks * 512 >= file.st_size for file in files)
+    size = sum(file.st_size for file in files)
+    assert 0 <= recorder.needed_bytes - 2**20 + 128 * len(files) + 6000 - size < 6000  # headers and JSON
+
+
+def test_zeros_are_written_where_the_system_cannot_reserve_space(expected, tmp_path, monkeypatch):
+    monkeypatch.delattr(os, "posix_fallocate")
+    assert contents(RecordedTraining(SGD, tmp_path / "run").run().folder) == expected
 
 
 def resident_bytes(file: Path) -> int:
@@ -192,39 +189,32 @@ def step_of(lstm: nn.LSTM, inputs: torch.Tensor, above: torch.Tensor) -> dict[st
     return taken
 
 
-@pytest.mark.parametrize(("length", "dtype"), [(1, torch.float64), (2, torch.float32), (9, torch.float64)])
+# Features, units, the length of sequences, and their type.
+SIZES = [(3, 5, 1, torch.float64), (3, 5, 9, torch.float64), (3, 5, 2, torch.float32), (200, 64, 3, torch.float32)]
+
+
+@pytest.mark.parametrize(("features", "units", "length", "dtype"), SIZES)
 @pytest.mark.parametrize("frozen", [(), BIASES[:1], BIASES, None], ids=str)
-def test_errors_times_keys_are_the_gradients_of_autograd(frozen, length, dtype):
-    lstm = nn.LSTM(3, 5, batch_first=True, bias=frozen is not None, dtype=dtype)
+def test_errors_times_keys_are_the_gradients_of_autograd(frozen, features, units, length, dtype):
+    torch.manual_seed(0)
+    lstm = nn.LSTM(features, units, batch_first=True, bias=frozen is not None, dtype=dtype)
     for name in frozen or ():
         getattr(lstm, name).requires_grad_(False)
-    inputs, above = random(4, length, 3, dtype=dtype).requires_grad_(), random(4, length, 5, dtype=dtype)
+    inputs, above = random(4, length, features, dtype=dtype).requires_grad_(), random(4, length, units, dtype=dtype)
     taken, states = step_of(lstm, inputs, above), lstm(inputs)[0]
     for name, suffix in zip(LAYERS, ("ih_l0", "hh_l0"), strict=True):
         keys, gradients = taken[name]
         expected = getattr(lstm, f"weight_{suffix}").grad
-        error = 1e-12 if dtype == torch.float64 else 1e-5
+        # Each step adds sums of `features` or `units` terms to a chain of `length` steps.
+        error = length * (features + 4 * units) * torch.finfo(dtype).eps
         assert (gradients.T @ keys - expected).abs().max() <= error * expected.abs().max()
         assert expected.any() or (name == "lstm.recurrent" and length == 1)
         if frozen is not None and f"bias_{suffix}" not in frozen:
             torch.testing.assert_close(gradients.sum(0), getattr(lstm, f"bias_{suffix}").grad)
-    previous = taken["lstm.recurrent"][0].view(4, length, 5)
+    previous = taken["lstm.recurrent"][0].view(4, length, units)
     assert not previous[:, 0].any() and torch.equal(previous[:, 1:], states[:, :-1])
     again = step_of(lstm.requires_grad_(False), inputs, above)  # also where nothing of it is trained
     torch.testing.assert_close(again["lstm.input"][1], taken["lstm.input"][1])
-
-
-@pytest.mark.parametrize(("features", "units", "batch", "length"), [(3, 5, 4, 6), (200, 64, 1, 3), (32, 256, 4, 3)])
-def test_gradients_in_float32_are_those_in_float64_within_rounding(features, units, batch, length):
-    torch.manual_seed(0)
-    lstm = nn.LSTM(features, units, batch_first=True)
-    inputs, above = random(batch, length, features), random(batch, length, units)
-    gates = gate_gradients(lstm, inputs, lstm(inputs)[0].detach(), above)
-    lstm, inputs, above = lstm.double(), inputs.double(), above.double()
-    expected = gate_gradients(lstm, inputs, lstm(inputs)[0].detach(), above)
-    # Each step adds sums of `features` or `units` terms to a chain of `length` steps.
-    bound = length * (features + 4 * units) * torch.finfo(torch.float32).eps
-    assert (gates - expected).abs().max() < bound * expected.abs().max()
 
 
 def test_states_that_are_not_numbers_give_no_numbers_and_a_gate_that_is_shut_no_gradients():

@@ -311,7 +311,9 @@ def test_impossible_requests_get_one_line(arguments, message, characters):
     assert str(error.value) == message and not isinstance(error.value, ConfigError)
 
 
-def test_words_outside_of_the_vocabulary_are_shown_and_runs_without_a_recording_or_on_another_text_refused(tmp_path):
+def test_words_outside_of_the_vocabulary_are_shown_and_runs_without_a_recording_or_on_another_text_refused(
+    tmp_path, monkeypatch
+):
     trained = Trained(tmp_path, "words", vocabulary_size=3)
     explained = trained.explain("the cat sat")
     assert explained.prompt == ("the", "cat", "<unk>") and explained.warnings == ("not in the vocabulary: sat",)
@@ -324,13 +326,10 @@ def test_words_outside_of_the_vocabulary_are_shown_and_runs_without_a_recording_
     train(plain, tmp_path / "results.db")
     with pytest.raises(RecordingError, match="was not recorded"):
         explain_prompt(trained.results, plain.run_key, "the")
+    other = replace(text_dataset(trained.path, tokens="words"), sha256="1" * 64)
     trained.path.write_text(TEXT * 11)
     with pytest.raises(IdwbenchError, match="has changed"):
         trained.explain("the")
-
-
-def test_another_text_than_the_recorded_one_is_refused(words, monkeypatch):
-    other = replace(text_dataset(words.path, tokens="words"), sha256="1" * 64)
     monkeypatch.setattr("idwbench.explanations.passages.load_dataset", lambda config, data_dir: other)
     with pytest.raises(RecordingError, match="is not what was recorded: the checksums differ"):
-        words.explain("the")
+        trained.explain("the")

@@ -98,13 +98,7 @@ def test_a_mask_changes_the_answer_alone_without_the_training_data():
     assert shown.warnings[0].startswith("the effect on the test data is not measured: the data two_moons is not what")
 
 
-def test_the_prototype_of_a_patch_is_called_so():
-    label = (explained(prototype_memory(model()[0]), "12,9,11").answer.label + 1) % 3
-    shown = explained(prototype_memory(model()[0].patch([12.0, 9.0, 11.0], label, radius=1.0)), "12,9,11", top=1)
-    assert (shown.layers[0].items[0].source, shown.answer.label) == ("prototype 6 (patch 1)", label)
-
-
-def test_a_patch_has_the_number_of_the_list_of_patches_where_others_need_no_prototype():
+def test_a_patch_is_called_by_its_number_in_the_list_of_patches_where_others_need_no_prototype():
     saved, label = model()[0], (explained(prototype_memory(model()[0]), "12,9,11").answer.label + 1) % 3
     answer = explained(prototype_memory(saved), "11,12,13").answer.label
     patched = saved.patch_all(
@@ -112,7 +106,7 @@ def test_a_patch_has_the_number_of_the_list_of_patches_where_others_need_no_prot
     )
     assert [record.has_prototype for record in patched.repairs.records] == [False, True]
     shown = explained(prototype_memory(patched), "12,9,11", top=1)
-    assert shown.layers[0].items[0].source == "prototype 6 (patch 2)"
+    assert (shown.layers[0].items[0].source, shown.answer.label) == ("prototype 6 (patch 2)", label)
     terms = patched.explain([12.0, 9.0, 11.0])
     assert (terms.prototypes[0], terms.patches.tolist()) == (6, [2, 0, 0, 0, 0, 0, 0])
     assert [line.endswith("(patch 2)") for line in str(terms).splitlines()[2:]] == [True] + [False] * 6

@@ -89,22 +89,13 @@ def test_a_mask_draws_probabilities_before_and_after_and_says_what_it_changes():
     assert_no_words_overlap(figure)
 
 
-def test_prototypes_have_their_value_for_the_answer():
+def test_prototypes_have_their_value_for_the_answer_and_a_patch_is_named_below_its_weight():
     prototypes = layer("prototypes", 4, size=10, value=np.linspace(1, -1, 10))
-    figure = draw_explanation(history(memory="prototypes", layers=(prototypes, replace(prototypes, items=()))))
+    patch = replace(prototypes.items[0], weight=0.25, source="prototype 10 (patch 2)")
+    layers = (replace(prototypes, items=(*prototypes.items[1:], patch)), replace(prototypes, items=()))
+    figure = draw_explanation(history(memory="prototypes", layers=layers))
     assert words(figure).count("value +1") == 4
-    assert "10 prototypes" in words(figure)
-    assert_no_words_overlap(figure)
-
-
-def test_a_patch_is_named_below_its_weight():
-    items = tuple(
-        MemoryItem(source, 0.25, 1, np.zeros(6), value=np.zeros(10))
-        for source in ("prototype 3", "prototype 10 (patch 2)")
-    )
-    prototypes = replace(layer("prototypes", 0, size=11), items=items)
-    figure = draw_explanation(history(memory="prototypes", layers=(prototypes,)))
-    assert words(figure).count("0.25") == words(figure).count("0.25 (patch 2)") == 1
+    assert {"10 prototypes", "0.25 (patch 2)"} <= set(words(figure))
     assert_no_words_overlap(figure)
 
 
@@ -199,7 +190,6 @@ def test_points_in_the_plane_are_sized_by_their_shares_and_without_a_recording_t
     place = largest.get_offsets()[largest.get_sizes().argmax()]
     inputs = load_dataset(runs[0].config.dataset).train.inputs
     np.testing.assert_allclose(place, inputs[np.abs(history.shares[:, key]).argmax()], rtol=1e-6)
-    assert max(dots.get_sizes().max(initial=0) for dots in figure.axes[0].collections) == pytest.approx(80)
     [arrow] = figure.axes[0].texts  # the key moves along it
     np.testing.assert_allclose([arrow.xyann, arrow.xy], [history.initial[key], history.keys[key]], rtol=1e-6)
     assert_no_words_overlap(figure)

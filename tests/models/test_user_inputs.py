@@ -1,9 +1,6 @@
 """What users bring to a model: inputs as texts and files, labels, and the prototypes of other libraries."""
 
-import io
-import pickle
 import struct
-import zipfile
 import zlib
 from dataclasses import replace
 
@@ -89,21 +86,11 @@ def test_numbers_arrays_and_images_are_scaled_alike(model, tmp_path):
         np.testing.assert_allclose(found, expected)
 
 
-UNREADABLE = [
-    *(
-        (lambda path, content=content: path.write_bytes(content), "not an")
-        for content in (b"", b"\x93NUMPY\x01\x00v\x00{'descr': '<f8'", b"\x89PNG\r\n\x1a\n" + b"\0" * 40)
-    ),
-    (lambda path: path.mkdir(), "is a folder"),
-    (lambda path: path.symlink_to(path), "cannot be read .Too many levels of symbolic links"),
-]
-
-
 @pytest.mark.parametrize("name", ["x.npy", "x.png"])
-@pytest.mark.parametrize(("write", "message"), UNREADABLE)
-def test_files_that_cannot_be_read_and_numbers_too_large_are_refused(model, tmp_path, name, write, message):
-    write(tmp_path / name)
-    with pytest.raises(PatchError, match=f"x: .*{name}: {message}"):
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY\x01\x00v\x00{'descr': '<f8'", b"\x89PNG\r\n\x1a\n" + b"\0" * 40])
+def test_files_that_cannot_be_read_and_numbers_too_large_are_refused(model, tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(PatchError, match=f"x: .*{name}: not an"):
         find_input(str(tmp_path / name), model.config, model)
     for text in ("1e300,0,0,0,0,0", "1e39,0,0,0,0,0"):
         with pytest.raises(PatchError, match="x: too large for float32"):
@@ -295,7 +282,6 @@ REFUSED = [
     (KEYS, {"labels": [0, 1]}, "labels: expected 3, one for each prototype, got 2"),
     (KEYS, {"labels": [0.5, 1, 2]}, r"labels: expected integers or texts \(n,\), got float64 \(3,\)"),
     (KEYS, {"labels": ["a"] * 3}, "labels: every label is 'a'; at least two classes are needed"),
-    (KEYS, {"labels": ["a\0b", "a", "b"]}, f"labels: {TEXTS}"),
     (KEYS, {"labels": ["\ud800", "a", "b"]}, f"labels: {TEXTS}"),
     (KEYS, {"labels": NO_CODE_POINTS}, "labels: a text is not valid Unicode$"),
     (KEYS, {"labels": ["upper", "lower", "mid"], **ON_MOONS}, r"labels\[2\]: no class is called 'mid' \(expected"),
@@ -305,7 +291,6 @@ REFUSED = [
     (KEYS, {"values": np.ones((3, 4)), **FRIEDMAN}, "prototypes: expected 10 features, those of the data, got 2"),
     (KEYS, {**LABELS, "class_names": ["a", "a"]}, "class_names: expected at least two names, all different"),
     (KEYS, {"values": TWO, "class_names": ["upper", "lo"], **ON_MOONS}, OF_THE_DATA + "which has no class 'lo'"),
-    (KEYS, {"class_names": ["0", "1"], **ON_MOONS}, OF_THE_DATA + "which has no class '0'"),
     (KEYS, {"values": TWO, "class_names": ["a", "b"], **LOOKUP}, OF_THE_DATA + "which is a regression and has none"),
     (FLOWERS, {"values": np.eye(2, 3), **TWO_OF_THREE}, OF_THE_DATA + "of which 'virginica' is missing"),
     (FLOWERS, {"values": np.eye(2), **TWO_OF_THREE}, "values: expected 3 columns, the classes, got 2"),
@@ -315,9 +300,7 @@ REFUSED = [
     (KernelRegressor().fit(KEYS, KEYS[:, 0]), {}, "KernelRegressor has prototypes_ but no method_ and parameters_"),
     (KEYS[0], LABELS, r"prototypes has shape \(2,\); expected \(prototypes, features\) or"),
     (np.where(KEYS > 1, np.inf, KEYS), LABELS, r"prototypes\[2, 0\] is inf; expected finite numbers"),
-    ([["a", "b"]], LABELS, "prototypes is of type <U1; expected numbers"),
     ([[1, 2], [3]], LABELS, r"prototypes: expected an array \(prototypes, features\)"),
-    (np.empty((0, 2)), LABELS, "prototypes is empty"),
     (KMeans(2), LABELS, r"KMeans is not fitted, or has no prototypes \(one of prototypes_, cluster_centers_"),
     (KEYS, {**LABELS, "sigma": 2}, ".*method 'idw' does not take 'sigma'"),
 ]
@@ -329,29 +312,12 @@ def test_what_does_not_fit_is_refused_in_one_line(prototypes, arguments, message
         import_prototypes(prototypes, **arguments)
 
 
-def write_lies(path):
-    """Write a header that promises more numbers than any memory holds."""
-    lies = io.BytesIO()
-    np.lib.format.write_array_header_1_0(lies, {"descr": "<f8", "fortran_order": False, "shape": (2**40, 2)})
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("keys.npy", lies.getvalue())
-
-
-NO_FILES = [
-    (lambda path: None, "no such file"),
-    (lambda path: path.write_bytes(pickle.dumps(KEYS)), "not an .npz file"),
-    (lambda path: np.savez(path, keys=np.array([{"a": print}]), labels=[1]), "keys holds Python objects"),
-    (lambda path: np.savez(path, centres=KEYS), r"'prototypes' is missing \(an array \(prototypes, features\)\)"),
-    (write_lies, "keys cannot be read as numbers or texts"),
-    (lambda path: np.savez(path, keys=KEYS, class_names=np.array(["a\0b", "c"]), **LABELS), f"class_names: {TEXTS}"),
-]
-
-
-@pytest.mark.parametrize(("write", "message"), NO_FILES)
-def test_a_file_that_is_no_npz_of_numbers_is_refused_with_its_name(write, message, tmp_path):
+def test_a_file_without_prototypes_or_with_wrong_names_is_refused_with_its_name(tmp_path):
     path = tmp_path / "centres.npz"
-    write(path)
-    with pytest.raises(ModelFileError, match=message) as caught:
-        import_prototypes(str(path))
-    assert caught.value.file == str(path)
-    assert "\n" not in str(caught.value)
+    names = {"keys": KEYS, "class_names": np.array(["a\0b", "c"]), **LABELS}
+    missing = r"'prototypes' is missing \(an array \(prototypes, features\)\)$"
+    for arrays, message in (({"centres": KEYS}, missing), (names, f"class_names: {TEXTS}")):
+        np.savez(path, **arrays)
+        with pytest.raises(ModelFileError, match=message) as caught:
+            import_prototypes(str(path))
+        assert caught.value.file == str(path)
