@@ -18,8 +18,8 @@ from texts import lstm_run, text_dataset, text_file
 
 from idwbench import machine
 from idwbench.data.dataset import Split
-from idwbench.data.loading import check_size, load_dataset
-from idwbench.errors import ConfigError, DatasetError, OutputError, OutputExistsError, PatchError, printable
+from idwbench.data.loading import load_dataset
+from idwbench.errors import ConfigError, OutputError, OutputExistsError, PatchError, printable
 from idwbench.files import check_output, file_sha256, full_disk_error, make_folder, read_file, write_file
 from idwbench.machine import allocation_problem, check_memory, free_memory
 from idwbench.models.scikit_learn import check_data
@@ -69,19 +69,15 @@ def test_a_symbolic_link_is_written_through_and_stays(tmp_path):
     assert target.read_bytes() == b"second"
 
 
-def test_a_symbolic_link_that_leads_nowhere_or_in_a_circle_is_refused(tmp_path):
+def test_links_that_lead_nowhere_or_in_a_circle_pipes_devices_and_folders_are_not_replaced(tmp_path):
     (tmp_path / "lost").symlink_to("absent/file")
     (tmp_path / "circle").symlink_to("circle")
-    for name, message in {"lost": "absent does not exist", "circle": "cannot be written"}.items():
-        with pytest.raises(OutputError, match=message):
-            check_output(tmp_path / name, overwrite=True)
-
-
-def test_pipes_devices_and_folders_are_not_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    for name, message in {"pipe": "a pipe or a device", ".": "is a folder"}.items():
-        with pytest.raises(OutputError, match=message):
-            write_file(tmp_path / name, b"", overwrite=True)
+    problems = {"lost": "absent does not exist", "circle": "cannot be written", "pipe": "a pipe or", ".": "is a folder"}
+    for name, problem in problems.items():
+        for write in (check_output, lambda path, overwrite: write_file(path, b"", overwrite=overwrite)):
+            with pytest.raises(OutputError, match=problem):
+                write(tmp_path / name, overwrite=True)
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
 
@@ -201,17 +197,6 @@ def test_what_fits_passes_and_small_amounts_are_not_looked_up(free, monkeypatch)
         check_memory(10**10 + 1, "it", ConfigError, ("a", "b"))
     monkeypatch.setattr(machine, "free_memory", lambda: pytest.fail("looked up"))
     check_memory(2**30 - 1, "it", ConfigError)
-
-
-@pytest.mark.parametrize("name", ["two_moons.train_per_class", "sine.train_size", "lookup.queries"])
-def test_a_data_set_that_does_not_fit_is_refused_at_its_largest_setting(name, free):
-    free(16 * 10**9)
-    data, setting = name.split(".")
-    check_size(parse_dataset(data))
-    with pytest.raises(
-        DatasetError, match=rf"^{setting}: the data set {data} needs .* of memory, and 16.0 GB are free"
-    ):
-        check_size(parse_dataset({"name": data, setting: HUGE}))
 
 
 MLP = {"kind": "network", "encoder": "mlp"}

@@ -194,6 +194,8 @@ def test_keys_values_and_noise_have_the_declared_moments():
         assert abs(numbers.std() - std) < 5 * std / np.sqrt(2 * n)
     assert abs(np.corrcoef(table.keys.ravel(), table.values.ravel())[0, 1]) < 5 / np.sqrt(table.keys.size)
     assert queries.items.tolist() == [*range(2000)] * 2  # in turn
+    with pytest.raises(DatasetError, match=r"^queries: the data set lookup needs .* of memory"):
+        load("lookup", queries=2**31 - 1)
 
 
 def test_each_seed_has_its_own_table_the_holdout_is_another_and_a_larger_one_begins_with_the_smaller():

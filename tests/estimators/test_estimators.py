@@ -54,39 +54,29 @@ def test_targets_are_standardised_and_predictions_in_their_own_units(method):
 
 
 @pytest.mark.parametrize(
-    ("made", "method", "initialisation"),
+    ("made", "settings"),
     [
-        *((PrototypeClassifier, method, "mean") for method in METHODS),
-        *((PrototypeClassifier, "idw", initialisation) for initialisation in ("samples", "kmeans")),
-        (PrototypeRegressor, "idw", "mean"),
+        *((PrototypeClassifier, {"method": method}) for method in METHODS),
+        *((PrototypeClassifier, {"initialisation": way}) for way in ("samples", "kmeans")),
+        (PrototypeRegressor, {}),
     ],
 )
-def test_a_weight_is_so_many_copies_of_a_row_to_the_last_bit(made, method, initialisation):
+def test_a_weight_is_so_many_copies_of_a_row_to_the_last_bit_and_only_ratios_matter(made, settings):
     inputs, y = X[:30], WORDS[:30] if made is PrototypeClassifier else X[:30, :2]
     weights = np.random.default_rng(0).integers(0, 4, 30)
     repeated = np.random.default_rng(1).permutation(np.arange(30).repeat(weights))
-    model = made(6, method=method, initialisation=initialisation, epochs=5, random_state=0)
+    model = made(6, epochs=5, random_state=0, **settings)
     weighted = clone(model).fit(inputs, y, sample_weight=weights)
     copies = clone(model).fit(inputs[repeated], y[repeated])
-    scaled = model.fit(inputs, y, sample_weight=weights / 7)
+    scaled = clone(model).fit(inputs, y, sample_weight=1e300 / 7 * weights)
     np.testing.assert_array_equal(weighted.prototypes_, copies.prototypes_)
     np.testing.assert_array_equal(weighted.values_, copies.values_)
     np.testing.assert_allclose(weighted.loss_curve_, copies.loss_curve_)
     np.testing.assert_allclose(weighted.prototypes_, scaled.prototypes_, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize("made", [PrototypeClassifier, PrototypeRegressor])
-@pytest.mark.parametrize("batch_size", ["auto", 7])
-def test_equal_weights_are_none_rows_of_weight_0_are_left_out_and_only_ratios_matter(made, batch_size):
-    y, n, ratios = WORDS if made is PrototypeClassifier else X[:, 0], len(X), 1.0 + np.arange(len(X)) % 3
-
-    def arrays(first: int = 0, weights: np.ndarray | None = None) -> np.ndarray:
-        model = made(4, batch_size=batch_size, epochs=2, random_state=0).fit(X[first:], y[first:], weights)
-        return np.concatenate([model.prototypes_, model.values_], axis=1)
-
-    np.testing.assert_array_equal(arrays()[:, :3], arrays(weights=np.full(n, 0.3))[:, :3])
-    np.testing.assert_array_equal(arrays(5)[:, :3], arrays(weights=np.arange(n) >= 5)[:, :3])
-    np.testing.assert_allclose(arrays(weights=ratios), arrays(weights=1e300 * ratios), rtol=1e-4, atol=1e-5)
+    equal, none = (
+        model.set_params(batch_size=7).fit(inputs, y, given).prototypes_ for given in (np.full(30, 0.3), None)
+    )
+    np.testing.assert_array_equal(equal, none)
 
 
 @pytest.mark.parametrize("shape", [(100, 1), (130, 65), (1, 64), (7, 784)])
