@@ -133,7 +133,7 @@ class Demand:
             needed = 1 / (1 + math.exp(lacks - gap) * (1 - amount) / amount)
             problem = f"the label would not win with probability {amount:g}, it needs above {needed:.6g}"
             raise PatchError(problem, location=("confidence",))
-        return (1 + ratio) * lacks
+        return (1 + ratio) * max(lacks, 0.0)
 
     def missing(self, outputs: Floats) -> float:
         """Return what the label's logit among outputs (classes,) lacks; 0 if it lacks no more than its rounding."""

@@ -69,8 +69,12 @@ def solve(base: Base, demands: Sequence[Demand], rows: Rows | None = None, *, me
     has_prototype = np.zeros(len(demands), np.bool_)
     if not needs.any():
         return Solution(has_prototype, PatchPrototypes.none(base.keys.shape[1], base.values.shape[1]))
-    problem = _Problem(base, ordered, states, needs, rows)
-    own, patches = problem.merged() if merge else (np.ones(needs.sum(), np.bool_), problem.solved())
+    while True:
+        problem = _Problem(base, ordered, states, needs, rows)
+        own, patches = problem.merged() if merge else (np.ones(needs.sum(), np.bool_), problem.solved())
+        if not (disturbed := problem.disturbed(patches, own)).any():
+            break
+        needs[~needs] = disturbed
     places = order[needs][own]
     has_prototype[places] = True
     return Solution(has_prototype, patches.take(np.argsort(places)))
@@ -97,20 +101,21 @@ class _Problem:
         self.states = states.take(needs)
         self.labels = np.array([-1 if demand.label is None else demand.label for demand in self.demands])
         self.alone, self.etas = _alone(base, self.demands, self.states)
-        keys, kept = self.alone.keys, [demand for demand, is_own in zip(demands, needs, strict=True) if not is_own]
+        self.met = [demand for demand, is_own in zip(demands, needs, strict=True) if not is_own]
+        self.may_change = np.array([demand.kind != "keep" for demand in self.met], np.bool_)
+        keys = self.alone.keys
         self.sq_dist = squared_distances(keys, keys.astype(np.float64))
         self.is_widest = np.isnan(self.alone.radii)
         if rows is None and self.is_widest.any():
             raise PatchError("the largest radius needs the training data", location=("radius",), hint="give a number")
         outputs = states.outputs[~needs]
-        targets = np.array([demand.label for demand in kept], np.int64) if self.is_classification else outputs
+        targets = np.array([demand.label for demand in self.met], np.int64) if self.is_classification else outputs
         rows = rows or Rows(keys[:0], targets[:0])
         self.slack = error_slack(rows.targets)
         queries = np.stack([demand.query for demand in demands])[~needs]
         self.kept = Fence.of(base, Rows(queries, targets, states.take(~needs)), keys, self.slack)
         if self.is_classification:  # those that are patched keep half of their leads, too
-            is_wanted = np.array([demand.kind != "keep" for demand in kept], np.bool_)
-            slack = np.where(is_wanted, np.maximum(self.kept.leads(), 0.0) / 2, 0.0)
+            slack = np.where(self.may_change, np.maximum(self.kept.leads(), 0.0) / 2, 0.0)
             self.kept = replace(self.kept, slack=slack[:, None])
         if self.is_widest.any():
             self.rows = Fence.of(base, rows, keys, self.slack).right()
@@ -154,9 +159,15 @@ class _Problem:
             if not harmful.any():
                 break
             patches = replace(patches, radii=np.where(harmful, _SHRINK * patches.radii, patches.radii))
-        if kept.broken(kept.patched(patches)).any():
+        if (kept.broken(kept.patched(patches)) & ~self.may_change).any():
             raise self._conflict()
         return patches
+
+    def disturbed(self, patches: PatchPrototypes, own: Mask) -> Mask:
+        """Return which demands (n,) that the network alone meets need patches beside those of `own`."""
+        outputs = self.kept.take(slice(None), own).patched(patches)
+        is_met = [demand.is_met(row) for demand, row in zip(self.met, outputs, strict=True)]
+        return self.may_change & ~np.array(is_met, np.bool_)
 
     def _values(self, patches: PatchPrototypes, own: Mask | slice) -> Floats:
         """Return the values (patches, outputs) with which all demands hold."""

@@ -168,6 +168,21 @@ def test_an_input_that_has_its_label_gets_no_prototype_and_keeps_half_of_its_lea
     assert second[0] - second[1] >= (first[0] - first[1]) / 2
 
 
+@pytest.mark.parametrize("merge", [False, True])
+@pytest.mark.parametrize("criterion", [Criterion(), Criterion("margin", 0.5), Criterion("confidence", 0.6)])
+def test_a_demand_that_the_network_meets_gets_a_prototype_if_other_patches_disturb_it(criterion, merge):
+    base = network()
+    near = np.zeros(4, np.float32)
+    logits = base.states(near[None]).outputs[0]
+    right = Demand(near, int(logits.argmax()), criterion=criterion, radius=0.005)
+    assert right.is_met(logits)
+    loud = Demand(near + np.float32(0.01), (right.label + 1) % 3, kind="exact", criterion=Criterion("margin", 50.0))
+    solution = solve(base, [right, loud], merge=merge)
+    assert solution.has_prototype.all()
+    outputs = solution.prototypes.outputs(base, np.stack([right.query, loud.query]))
+    assert all(one.is_met(row) for one, row in zip([right, loud], outputs, strict=True))
+
+
 def test_equal_demands_share_a_prototype_and_merged_ones_too():
     base = network()
     rows = rows_of(base)
