@@ -71,7 +71,7 @@ def solve(base: Base, demands: Sequence[Demand], rows: Rows | None = None, *, me
         return Solution(has_prototype, PatchPrototypes.none(base.keys.shape[1], base.values.shape[1]))
     while True:
         problem = _Problem(base, ordered, states, needs, rows)
-        own, patches = problem.merged() if merge else (np.ones(needs.sum(), np.bool_), problem.solved())
+        own, patches = problem.solved(merge)
         if not (disturbed := problem.disturbed(patches, own)).any():
             break
         needs[~needs] = disturbed
@@ -87,7 +87,7 @@ class _Problem:
         base: The network.
         demands: All demands, no two of them equal.
         states: The network at their inputs.
-        needs: Which of them the network does not meet.
+        needs: Which of them need a patch.
         rows: Rows whose right predictions must stay.
 
     Raises:
@@ -96,80 +96,95 @@ class _Problem:
     """
 
     def __init__(self, base: Base, demands: Sequence[Demand], states: States, needs: Mask, rows: Rows | None) -> None:
-        self._all = demands
-        self.demands = [demand for demand, is_own in zip(demands, needs, strict=True) if is_own]
-        self.states = states.take(needs)
-        self.labels = np.array([-1 if demand.label is None else demand.label for demand in self.demands])
+        self._all, self.is_classification = demands, demands[0].label is not None
+        self.demands, self.met = (
+            [one for one, need in zip(demands, needs, strict=True) if need == wanted] for wanted in (True, False)
+        )
+        self.states, self.labels = states.take(needs), np.array([one.label for one in self.demands])
         self.alone, self.etas = _alone(base, self.demands, self.states)
-        self.met = [demand for demand, is_own in zip(demands, needs, strict=True) if not is_own]
-        self.may_change = np.array([demand.kind != "keep" for demand in self.met], np.bool_)
-        keys = self.alone.keys
-        self.sq_dist = squared_distances(keys, keys.astype(np.float64))
         self.is_widest = np.isnan(self.alone.radii)
         if rows is None and self.is_widest.any():
             raise PatchError("the largest radius needs the training data", location=("radius",), hint="give a number")
-        outputs = states.outputs[~needs]
-        targets = np.array([demand.label for demand in self.met], np.int64) if self.is_classification else outputs
-        rows = rows or Rows(keys[:0], targets[:0])
-        self.slack = error_slack(rows.targets)
-        queries = np.stack([demand.query for demand in demands])[~needs]
-        self.kept = Fence.of(base, Rows(queries, targets, states.take(~needs)), keys, self.slack)
-        if self.is_classification:  # those that are patched keep half of their leads, too
-            slack = np.where(self.may_change, np.maximum(self.kept.leads(), 0.0) / 2, 0.0)
-            self.kept = replace(self.kept, slack=slack[:, None])
-        if self.is_widest.any():
-            self.rows = Fence.of(base, rows, keys, self.slack).right()
-            self.alone = replace(self.alone, radii=self._widest(largest_cap(rows.inputs)))
-            self.rows = self.rows.near(self.alone)
+        keys, slack = self.alone.keys, np.zeros(1) if rows is None else error_slack(rows.targets)
+        sq_dist = squared_distances(np.stack([one.query for one in demands]), keys.astype(np.float64))
+        self.sq_dist = sq_dist[needs]
+        at_demands = self._at_demands(states, needs, sq_dist, slack)
+        self.fences = [at_demands.take(~needs)]
+        if rows is not None and self.is_widest.any():
+            training = Fence.of(base, rows, keys, slack).right()
+            limits = np.concatenate([one.largest_radii(self.alone) for one in (training, at_demands)]).min(0)
+            if (limits == 0)[self.is_widest].any():
+                raise self._conflict()
+            limits = np.minimum(limits, largest_cap(rows.inputs))
+            if np.isinf(limits[self.is_widest]).any():
+                problem = "the largest radius needs different rows of the training data"
+                raise PatchError(problem, location=("radius",), hint="give a number")
+            self.alone = replace(self.alone, radii=np.where(self.is_widest, limits, self.alone.radii))
+            self.fences.append(training.near(self.alone))
 
-    @property
-    def is_classification(self) -> bool:
-        """Whether the demands are for labels."""
-        return self.demands[0].label is not None
+    def _at_demands(self, states: States, needs: Mask, sq_dist: Floats, slack: Floats) -> Fence:
+        """Return the fence of the inputs of all demands, each with its own patch, whose distance is then ∞.
 
-    def _widest(self, cap: float) -> Floats:
-        """Return for each patch the radius with which it alone harms no row, and no input of another demand."""
-        alone, states = self.alone, self.states
-        log_sums = np.logaddexp(states.log_sum, alone.log_peaks)
-        shares = np.exp(alone.log_peaks - log_sums)[:, None]
-        patched = States(log_sums, (1 - shares) * states.outputs + shares * alone.values)
-        # The inputs of the patches, each with its own, must keep half of their leads.
-        others = Fence(self.sq_dist, patched, patched.outputs, np.broadcast_to(self.slack, patched.outputs.shape))
-        if self.is_classification:
-            others = replace(others, targets=self.labels)
-            others = replace(others, slack=np.maximum(others.leads(), 0.0)[:, None] / 2)
-        at_others = others.largest_radii(alone)
-        np.fill_diagonal(at_others, np.inf)
-        limits = np.concatenate([self.rows.largest_radii(alone), self.kept.largest_radii(alone), at_others]).min(0)
-        if (limits == 0)[self.is_widest].any():
-            raise self._conflict()
-        widest = np.where(self.is_widest, np.minimum(limits, cap), alone.radii)
-        if np.isinf(widest).any():
-            problem = "the largest radius needs different rows of the training data"
-            raise PatchError(problem, location=("radius",), hint="give a number")
-        return np.asarray(widest, np.float64)
+        Labels that are wanted must keep half of their leads.
+        """
+        states, sq_dist = States(states.log_sum.copy(), states.outputs.copy()), sq_dist.copy()
+        states.log_sum[needs] = np.logaddexp(states.log_sum[needs], self.alone.log_peaks)
+        shares = np.exp(self.alone.log_peaks - states.log_sum[needs])[:, None]
+        states.outputs[needs] += shares * (self.alone.values - states.outputs[needs])
+        sq_dist[np.flatnonzero(needs), np.arange(needs.sum())] = np.inf
+        if not self.is_classification:
+            return Fence(sq_dist, states, states.outputs, np.broadcast_to(slack, states.outputs.shape))
+        fence = Fence(sq_dist, states, np.array([one.label for one in self._all]), np.zeros((len(needs), 1)))
+        is_wanted = np.array([one.kind != "keep" for one in self._all])
+        return replace(fence, slack=np.where(is_wanted, np.maximum(fence.leads(), 0.0) / 2, 0.0)[:, None])
 
-    def solved(self, own: Mask | slice = slice(None)) -> PatchPrototypes:
+    def solved(self, merge: bool) -> tuple[Mask, PatchPrototypes]:
+        """Return which demands (n,) have prototypes, few if inputs of one label share them, and the patches."""
+        own = self._shared() if merge else np.ones(len(self.demands), np.bool_)
+        while True:
+            try:
+                return own, self._patches(own)
+            except PatchConflictError:
+                if own.all():
+                    raise
+                # Half of those that were merged get a prototype of their own again.
+                missing = np.flatnonzero(~own)
+                own[missing[: -(-len(missing) // 2)]] = True
+
+    def _shared(self) -> Mask:
+        """Return few demands (n,) whose patches alone have all inputs for their labels within their radii."""
+        if not self.is_classification:
+            raise PatchError("needs classes, not a regression", location=("merge",))
+        serves = (np.sqrt(self.sq_dist) <= 0.9 * self.alone.radii[:, None]) & (self.labels[:, None] == self.labels)
+        np.fill_diagonal(serves, True)
+        own, left = np.zeros(len(serves), np.bool_), np.ones(len(serves), np.bool_)
+        while left.any():
+            best = int((serves & left).sum(1).argmax())
+            own[best] = True
+            left &= ~serves[best]
+        return own
+
+    def _patches(self, own: Mask) -> PatchPrototypes:
         """Return the patches of `own` (n,), with radii that harm no row, and values with which all demands hold."""
-        patches, is_widest, kept = self.alone.take(own), self.is_widest[own], self.kept.take(slice(None), own)
-        fences = [kept, self.rows.take(slice(None), own)] if is_widest.any() else [kept]
+        patches, is_widest = self.alone.take(own), self.is_widest[own]
+        fences = [fence.take(slice(None), own) for fence in self.fences]
         while True:
             patches = replace(patches, values=self._values(patches, own))
             harmful = is_widest & np.any([fence.harmful(patches) for fence in fences], axis=0)
             if not harmful.any():
                 break
             patches = replace(patches, radii=np.where(harmful, _SHRINK * patches.radii, patches.radii))
-        if (kept.broken(kept.patched(patches)) & ~self.may_change).any():
+        is_kept = np.array([demand.kind == "keep" for demand in self.met], np.bool_)
+        if (fences[0].broken(fences[0].patched(patches)) & is_kept).any():
             raise self._conflict()
         return patches
 
     def disturbed(self, patches: PatchPrototypes, own: Mask) -> Mask:
         """Return which demands (n,) that the network alone meets need patches beside those of `own`."""
-        outputs = self.kept.take(slice(None), own).patched(patches)
-        is_met = [demand.is_met(row) for demand, row in zip(self.met, outputs, strict=True)]
-        return self.may_change & ~np.array(is_met, np.bool_)
+        pairs = zip(self.met, self.fences[0].take(slice(None), own).patched(patches), strict=True)
+        return np.array([one.kind != "keep" and not one.is_met(outputs) for one, outputs in pairs], np.bool_)
 
-    def _values(self, patches: PatchPrototypes, own: Mask | slice) -> Floats:
+    def _values(self, patches: PatchPrototypes, own: Mask) -> Floats:
         """Return the values (patches, outputs) with which all demands hold."""
         network, shares = self.states.shares(patches.log_weights_at(self.sq_dist[:, own]))
         rest = network[:, None] * self.states.outputs
@@ -186,7 +201,7 @@ class _Problem:
             raise self._conflict()
         return values
 
-    def _relaxed(self, rest: Floats, shares: Floats, own: Mask | slice) -> Floats:
+    def _relaxed(self, rest: Floats, shares: Floats, own: Mask) -> Floats:
         """Return the values of a classification.
 
         Args:
@@ -215,30 +230,6 @@ class _Problem:
             if not has_changed:
                 return np.asarray(fixed + etas[:, None] * one_hot)
         raise self._conflict()
-
-    def merged(self) -> tuple[Mask, PatchPrototypes]:
-        """Return few demands (n,) whose prototypes serve all, and their patches.
-
-        Of the patches alone, the one within whose radius lie the inputs of most others for its label serves them, and
-        so on; demands that do not hold then get their own again.
-        """
-        if not self.is_classification:
-            raise PatchError("needs classes, not a regression", location=("merge",))
-        is_within = np.sqrt(self.sq_dist) <= 0.9 * self.solved().radii[:, None]
-        serves = is_within & (self.labels[:, None] == self.labels)
-        np.fill_diagonal(serves, True)
-        own, left = np.zeros(len(serves), np.bool_), np.ones(len(serves), np.bool_)
-        while left.any():
-            best = int((serves & left).sum(1).argmax())
-            own[best] = True
-            left &= ~serves[best]
-        while True:
-            try:
-                return own, self.solved(own)
-            except PatchConflictError:
-                # Half of those that were merged get a prototype of their own again.
-                missing = np.flatnonzero(~own)
-                own[missing[: -(-len(missing) // 2)]] = True
 
     def _conflict(self) -> PatchConflictError:
         """Return the error that names the pairs of demands for different outputs, nearest first."""
