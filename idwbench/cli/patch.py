@@ -13,7 +13,6 @@ from idwbench.files import MODEL_SUFFIXES, check_model_path, check_output
 from idwbench.report.labels import count_label
 
 if TYPE_CHECKING:
-    from idwbench.models.effects import SplitEffect
     from idwbench.models.patch_records import PatchRecord
     from idwbench.models.repair import Repair
     from idwbench.models.saved_model import SavedModel
@@ -141,42 +140,41 @@ def _print_repair(made: Repair, undone: int | None, output: Path | None, as_json
         undone_facts = {} if undone is None else {"undone": undone}
         echo_json({**made.facts(), **undone_facts, "model": str(output) if output and made.is_changed else None})
         return
-    print_line(_summary(made, undone))
-    if not made.is_changed:
-        return
-    for line in [*_patch_lines(made), *(_effect_line(name, effect) for name, effect in made.effects.items())]:
+    for line in [_summary(made, undone), *_patch_lines(made)]:
         print_line(line)
-    echo(f"model {output}" if output else "nothing was written")
+    if made.is_changed:
+        echo(f"model {output}" if output else "nothing was written")
 
 
 def _patch_lines(made: Repair) -> Iterator[str]:
-    """Yield what is known of the new patches: of one its own numbers, of several their ranges."""
+    """Yield what is known of the new patches: of one its own numbers, of several their ranges; and their effect."""
+    if not made.is_changed:
+        return
     records = [record for record in made.records if record.has_prototype]
+    steepness = ", ".join(sorted({f"{record.steepness:g}" for record in records}))
+    output = "logit" if made.before.class_names else "output, in scaled units,"
     if made.probabilities:
         yield f"probability {_range(made.probabilities, '.4f')}"
-    if radii := [record.radius for record in records if record.radius is not None]:
-        steepness = {f"{record.steepness:g}" for record in records}
-        yield f"radius {_range(radii, '.4g')}, steepness {', '.join(sorted(steepness))} (scaled units)"
-    if certified := [record.certified_radius for record in records if record.certified_radius is not None]:
-        yield f"certified: the label within {_range(certified, '.4g')}"
-    if reaches := [record.reach for record in records if record.reach is not None]:
-        output = "logit" if made.before.class_names else "output, in scaled units,"
-        yield f"certified: no {output} changes by more than 0.01 beyond {_range(reaches, '.4g')}"
+    for name, line in (
+        ("radius", f"radius {{}}, steepness {steepness} (scaled units)"),
+        ("certified_radius", "certified: the label within {}"),
+        ("reach", f"certified: no {output} changes by more than 0.01 beyond {{}}"),
+    ):
+        if numbers := [number for record in records if (number := getattr(record, name)) is not None]:
+            yield line.format(_range(numbers, ".4g"))
     if made.kept:
         names = {"noise": "of the copies with noise", "shifts": "of the copies moved by a pixel"}
         yield "the label stays for " + " and ".join(f"{100 * made.kept[one]:.0f} % {names[one]}" for one in made.kept)
+    for name, one in made.effects.items():
+        accuracy = f"accuracy {100 * one.accuracy_before:.2f} -> {100 * one.accuracy_after:.2f} %"
+        calibration = f"calibration error {one.calibration_before:.3f} -> {one.calibration_after:.3f}"
+        others = f"{one.n - one.patched} others {one.better} better, {one.worse} worse"
+        yield f"{name}: of {others}; {accuracy}; {calibration}"
 
 
 def _range(numbers: Sequence[float], form: str) -> str:
     low, high = format(min(numbers), form), format(max(numbers), form)
     return low if low == high else f"{low} to {high}"
-
-
-def _effect_line(name: str, effect: SplitEffect) -> str:
-    accuracy = f"accuracy {100 * effect.accuracy_before:.2f} -> {100 * effect.accuracy_after:.2f} %"
-    calibration = f"calibration error {effect.calibration_before:.3f} -> {effect.calibration_after:.3f}"
-    others = f"{effect.n - effect.patched} others {effect.better} better, {effect.worse} worse"
-    return f"{name}: of {others}; {accuracy}; {calibration}"
 
 
 def _summary(made: Repair, undone: int | None) -> str:
@@ -193,9 +191,8 @@ def _summary(made: Repair, undone: int | None) -> str:
         before = int(made.before.outputs(made.demands[0].query[None])[0].argmax())
         return f"label {names[label]}, as before" if before == label else f"label {names[before]} -> {names[label]}"
     n_made = sum(record.has_prototype for record in made.records)
-    return (
-        f"{count_label(n_made, 'new prototype')}; {'the input gets its target' if n == 1 else f'all {n} inputs hold'}"
-    )
+    gets = "the input gets its target" if n == 1 else f"all {n} inputs hold"
+    return f"{count_label(n_made, 'new prototype')}; {gets}"
 
 
 def _print_patches(model: SavedModel, path: Path, as_json: bool) -> None:
@@ -214,12 +211,16 @@ def _print_patches(model: SavedModel, path: Path, as_json: bool) -> None:
         "x": [_input(record.x) for record in records],
         "wanted": [_wish(record, model) for record in records],
         "kind": [record.kind for record in records],
-        "radius": ["" if record.radius is None else f"{record.radius:.4g}" for record in records],
-        "certified": ["" if one.certified_radius is None else f"{one.certified_radius:.4g}" for one in records],
-        "reach": ["" if one.reach is None else f"{one.reach:.4g}" for one in records],
+        "radius": [_number(record.radius) for record in records],
+        "certified": [_number(record.certified_radius) for record in records],
+        "reach": [_number(record.reach) for record in records],
         "holds": ["yes" if held else "no" for held in holds],
     }
     print_table(columns, texts={"x", "wanted", "kind", "holds"})
+
+
+def _number(number: float | None) -> str:
+    return "" if number is None else f"{number:.4g}"
 
 
 def _wish(record: PatchRecord, model: SavedModel) -> str:

@@ -101,10 +101,6 @@ class Base:
         queries, keys = (torch.from_numpy(np.array(array, np.float64)) for array in (inputs, self.keys))
         return np.asarray(self.method.score(queries, keys, **self.parameters).detach().numpy(), np.float64)
 
-    def weights(self, inputs: NDArray[np.floating]) -> Floats:
-        """Return the weights (n, prototypes) without patches."""
-        return shared_by_hits(self.scores(inputs))
-
     def states(self, inputs: NDArray[np.floating]) -> States:
         """Return S and the outputs at inputs (n, features)."""
         parts = [self._states(inputs[at : at + _ROWS_AT_ONCE]) for at in range(0, max(len(inputs), 1), _ROWS_AT_ONCE)]
@@ -164,8 +160,7 @@ class PatchPrototypes:
 
     def weights(self, base: Base, inputs: NDArray[np.floating]) -> Floats:
         """Return the weights (n, prototypes + patches) of the patched network at inputs (n, features)."""
-        own, patches = base.states(inputs).shares(self.log_weights(inputs))
-        return np.concatenate([own[:, None] * base.weights(inputs), patches], axis=1)
+        return shared_by_hits(np.concatenate([base.scores(inputs), self.log_weights(inputs)], axis=1))
 
     def outputs(self, base: Base, inputs: NDArray[np.floating]) -> Floats:
         """Return the outputs (n, outputs) of the patched network at inputs (n, features)."""
