@@ -187,18 +187,18 @@ class PatchConflictError(PatchError):
     """No values make all patches hold.
 
     Attributes:
-        conflicts: Pairs of patches with different labels that are near each other: both names, and their distance in
-            scaled units; nearest first, and empty if none are near.
+        conflicts: Pairs of patches with different labels or targets that are near each other: both names, and their
+            distance in scaled units; nearest first, and empty if none are near.
     """
 
-    def __init__(self, conflicts: Iterable[tuple[str, str, float]], *, listed: int = 3) -> None:
-        """Describe the first `listed` pairs."""
+    def __init__(self, conflicts: Iterable[tuple[str, str, float]], *, wishes: str = "labels", listed: int = 3) -> None:
+        """Describe the first `listed` pairs, which have different `wishes`."""
         self.conflicts = tuple(conflicts)
-        problem = "the patches cannot hold together: no η makes every input get its label"
+        problem = "the patches cannot hold together: no values make every input get what is wanted"
         if self.conflicts:
             pairs = [f"{one} and {other} (distance {near:.3g})" for one, other, near in self.conflicts[:listed]]
             more = f"; and {len(self.conflicts) - listed} more" if len(self.conflicts) > listed else ""
-            problem = f"the patches conflict: different labels for {'; '.join(pairs)}{more}"
+            problem = f"the patches conflict: different {wishes} for {'; '.join(pairs)}{more}"
         super().__init__(problem)
 
     def at(self, *location: str | int) -> IdwbenchError:

@@ -32,7 +32,7 @@ OPTIONS = {
     "output": option("Model file to write; required without --dry-run or --list.", "-o", "--output"),
     "radius": option("Radius in scaled units; auto: no right training prediction changes.", panel="Patch"),
     "steepness": option("How steeply the weight falls beyond the radius.", panel="Patch"),
-    "margin": option("Lead over the next logit (default: 2; with --exact the least that wins).", panel="Patch"),
+    "margin": option("Lead over the next logit (default: 2 or more; with --exact the least).", panel="Patch"),
     "confidence": option("Probability of the label, in place of --margin.", panel="Patch"),
     "exact": option("The paper's patch of this exact input, of the weight of the others.", "--exact", panel="Patch"),
     "eta": option("Its value: exact, printed (Eq. 7) or authors (their code).", panel="Patch"),

@@ -15,6 +15,8 @@ from idwbench.models.patches import Floats
 __all__ = ["DEFAULT_MARGIN", "DEFAULT_STEEPNESS", "Criterion", "Demand", "Kind", "demand_settings"]
 
 DEFAULT_MARGIN, DEFAULT_STEEPNESS = 2.0, 32.0
+# Of weak models, whose logits differ little, a margin of 2 alone gives a probability below one half.
+_LEAST_PROBABILITY = 0.7
 # The largest power of `idw`, too.
 _STEEPEST = 1e12
 # The part of Δ by which the smallest winning value exceeds that of the tie.
@@ -29,8 +31,9 @@ Kind = Literal["local", "exact", "printed", "authors", "keep"]
 class Criterion:
     """The condition on the logits at an input.
 
-    ``wins``: the label has the largest logit; where that needs a patch, it exceeds the next by the amount. ``margin``:
-    its logit exceeds the next by the amount. ``confidence``: its probability is the amount.
+    ``wins``: the label has the largest logit; where that needs a patch, it exceeds the next by the amount, and unless
+    the amount is 0, its probability is 0.7 or more. ``margin``: its logit exceeds the next by the amount.
+    ``confidence``: its probability is the amount.
     """
 
     kind: Literal["wins", "margin", "confidence"] = "wins"
@@ -48,10 +51,11 @@ class Criterion:
     def missing(self, logits: Floats, label: int) -> float:
         """Return by how much the logit of the label is too small, with the other logits (classes,) as they are."""
         others = np.delete(logits, label)
-        if self.kind == "confidence":
-            needed = float(np.logaddexp.reduce(others)) + math.log(self.amount / (1 - self.amount))
-        else:
-            needed = float(others.max()) + self.amount
+        probability = self.amount if self.kind == "confidence" else _LEAST_PROBABILITY
+        needed = float(np.logaddexp.reduce(others)) + math.log(probability / (1 - probability))
+        if self.kind != "confidence":
+            by_margin = float(others.max()) + self.amount
+            needed = max(needed, by_margin) if self.kind == "wins" and self.amount else by_margin
         return needed - float(logits[label])
 
 
@@ -169,7 +173,8 @@ def demand_settings(
         kind: ``local``, ``exact``, ``printed`` or ``authors``.
         radius: In scaled units; None or ``auto`` for the largest that changes no right prediction.
         steepness: Of a local patch.
-        margin: Lead of the label's logit over the next; 2 for local patches, otherwise the smallest that wins.
+        margin: Lead of the label's logit over the next. By default of local patches 2, and more until the probability
+            is 0.7; otherwise the smallest that wins.
         confidence: Probability of the label, in place of a margin.
 
     Raises:

@@ -238,8 +238,10 @@ class _Problem:
         distances = np.sqrt(squared_distances(keys, keys.astype(np.float64)))
         pairs = [(one, other) for one, other in combinations(range(len(keys)), 2) if wanted[one] != wanted[other]]
         nearest = sorted(pairs, key=lambda pair: float(distances[pair]))[:10]
-        names = [demand.name for demand in self._all]
-        return PatchConflictError([(names[one], names[other], float(distances[one, other])) for one, other in nearest])
+        # In the order of rows and numbers: "line 9" is before "line 10".
+        names = [sorted((self._all[one].name for one in pair), key=lambda name: (len(name), name)) for pair in nearest]
+        conflicts = [(one, other, float(distances[pair])) for pair, (one, other) in zip(nearest, names, strict=True)]
+        return PatchConflictError(conflicts, wishes="labels" if self.is_classification else "targets")
 
 
 def exact_shape(base: Base) -> tuple[float, float, float]:

@@ -191,7 +191,7 @@ def _demand(
         else:
             query, x = model.scale(x), np.asarray(x, np.float64).reshape(-1).tolist()
         if settings is not None:
-            return Demand(query, **_wish(model, line), name=line.name, x=x, **settings)
+            return Demand(query, **_wish(model, line, settings), name=line.name, x=x, **settings)
     except IdwbenchError as error:
         raise line.located(error) from None
     outputs = model.base.states(query[None]).outputs[0]
@@ -199,7 +199,7 @@ def _demand(
     return Demand(query, kind="keep", name=f"{line.name} of {line.file}", x=x, **answer)
 
 
-def _wish(model: SavedModel, line: PatchLine) -> dict[str, Any]:
+def _wish(model: SavedModel, line: PatchLine, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the number of the label that is wanted of a classifier, or the scaled target of a regression."""
     names, label, target = model.class_names, line.label, line.target
     if names and (label is None or target is not None):
@@ -207,6 +207,10 @@ def _wish(model: SavedModel, line: PatchLine) -> dict[str, Any]:
     if not names and (target is None or label is not None):
         raise PatchError("a regression needs a target", location=("target" if label is None else "label",))
     if not names:
+        if settings["criterion"].kind != "wins":
+            raise PatchError("needs classes, not a regression", location=(settings["criterion"].kind,))
+        if settings["kind"] in ("printed", "authors"):
+            raise PatchError(f"the formula '{settings['kind']}' needs classes, not a regression")
         return {"target": _scaled_target(model, target)}
     try:
         number = find_label(label, names) if isinstance(label, str) else operator.index(label)  # type: ignore[arg-type]
@@ -224,8 +228,13 @@ def _scaled_target(model: SavedModel, target: Any) -> Floats:
         numbers = np.array(target.split(",") if isinstance(target, str) else target, np.float64).reshape(-1)
     except (TypeError, ValueError):
         raise PatchError(f"expected numbers, got {target!r}", location=("target",)) from None
-    if len(numbers) != model.n_outputs or not np.isfinite(numbers).all():
-        raise PatchError(f"expected {model.n_outputs} finite numbers, got {len(numbers)}", location=("target",))
+    if len(numbers) != model.n_outputs:
+        problem = f"expected {model.n_outputs} number{'s' if model.n_outputs > 1 else ''}, got {len(numbers)}"
+        raise PatchError(problem, location=("target",))
+    if not np.isfinite(numbers).all():
+        raise PatchError(
+            f"expected finite numbers, got {','.join(f'{one:g}' for one in numbers)}", location=("target",)
+        )
     return np.asarray((numbers - model.target_scaling.mean) / model.target_scaling.std, np.float64)
 
 

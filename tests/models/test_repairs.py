@@ -105,7 +105,7 @@ def test_an_input_with_its_label_changes_nothing(moons):
 @pytest.mark.parametrize("amounts", [{}, {"margin": 1.0}, {"confidence": 0.9}])
 def test_a_patch_that_contradicts_an_earlier_one_is_refused_and_names_it(moons, amounts):
     model = moons.patch([0.0, 1.0], 1, **amounts)
-    with pytest.raises(PatchConflictError, match=r"(patch 1 and this input|this input and patch 1) \(distance 0\)"):
+    with pytest.raises(PatchConflictError, match=r"different labels for patch 1 and this input \(distance 0\)"):
         repair(model, [PatchLine("0,1", "0")], radius=1.0)
 
 
@@ -146,11 +146,17 @@ def test_a_regression_gets_a_target_and_needs_one(regression):
     np.testing.assert_allclose(patched.predict(x[None] + 5), regression.predict(x[None] + 5), rtol=1e-5)
     for wrong, message in (
         ({"label": 1}, "a regression needs a target"),
-        ({"target": [1.0, 2.0]}, "1 finite numbers"),
+        ({"target": [1.0, 2.0]}, "target: expected 1 number, got 2"),
+        ({"target": np.nan}, "target: expected finite numbers, got nan"),
         ({"target": "high"}, "expected numbers"),
+        ({"target": 1.0, "margin": 1.0}, "margin: needs classes"),
+        ({"target": 1.0, "confidence": 0.8}, "confidence: needs classes"),
+        ({"target": 1.0, "kind": "authors", "radius": None}, "'authors' needs classes"),
     ):
         with pytest.raises(PatchError, match=message):
-            regression.patch(x, radius=0.1, **wrong)
+            regression.patch(x, **{"radius": 0.1, **wrong})
+    with pytest.raises(PatchConflictError, match=r"different targets for input 0 and input 1 \(distance 0\)"):
+        regression.patch_all([x, x], targets=[1.0, 2.0], radius=0.1)
 
 
 def test_a_patch_of_version_0_1_0_keeps_working_and_is_undone(moons):
