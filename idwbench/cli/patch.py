@@ -165,11 +165,8 @@ def _patch_lines(made: Repair) -> Iterator[str]:
     if made.kept:
         names = {"noise": "of the copies with noise", "shifts": "of the copies moved by a pixel"}
         yield "the label stays for " + " and ".join(f"{100 * made.kept[one]:.0f} % {names[one]}" for one in made.kept)
-    for name, one in made.effects.items():
-        accuracy = f"accuracy {100 * one.accuracy_before:.2f} -> {100 * one.accuracy_after:.2f} %"
-        calibration = f"calibration error {one.calibration_before:.3f} -> {one.calibration_after:.3f}"
-        others = f"{one.n - one.patched} others {one.better} better, {one.worse} worse"
-        yield f"{name}: of {others}; {accuracy}; {calibration}"
+    for name, effect in made.effects.items():
+        yield f"{name}: {effect}"
 
 
 def _range(numbers: Sequence[float], form: str) -> str:
@@ -190,9 +187,11 @@ def _summary(made: Repair, undone: int | None) -> str:
     if n == 1 and (label := made.demands[0].label) is not None:
         before = int(made.before.outputs(made.demands[0].query[None])[0].argmax())
         return f"label {names[label]}, as before" if before == label else f"label {names[before]} -> {names[label]}"
+    if n == 1:
+        outputs = [model.outputs(made.demands[0].query[None])[0] for model in (made.before, made.solved)]
+        return f"output {' -> '.join(_target(made.before, one) for one in outputs)}"
     n_made = sum(record.has_prototype for record in made.records)
-    gets = "the input gets its target" if n == 1 else f"all {n} inputs hold"
-    return f"{count_label(n_made, 'new prototype')}; {gets}"
+    return f"{count_label(n_made, 'new prototype')}; all {n} inputs hold"
 
 
 def _print_patches(model: SavedModel, path: Path, as_json: bool) -> None:
@@ -224,14 +223,18 @@ def _number(number: float | None) -> str:
 
 
 def _wish(record: PatchRecord, model: SavedModel) -> str:
-    if record.label is None:
-        import numpy as np
-
-        target = model.target_scaling.invert(np.array(record.target))
-        return ",".join(f"{number:g}" for number in target.reshape(-1))
-    names = model.class_names
+    names, label = model.class_names, record.label
+    if label is None:
+        return _target(model, record.target or ())
     before = "" if record.label_before is None else f"{names[record.label_before]} -> "
-    return f"{before}{names[record.label]}"
+    return f"{before}{names[label]}"
+
+
+def _target(model: SavedModel, outputs: Sequence[float]) -> str:
+    """Return scaled outputs in the targets' own units."""
+    import numpy as np
+
+    return ",".join(f"{number:g}" for number in model.target_scaling.invert(np.array(outputs)).reshape(-1))
 
 
 def _input(x: str | Sequence[float]) -> str:

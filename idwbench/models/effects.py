@@ -14,7 +14,17 @@ from idwbench.models.demands import Demand
 from idwbench.models.patches import Base, Floats, PatchPrototypes
 from idwbench.models.radii import Rows
 
-__all__ = ["NOISE", "SplitEffect", "calibration_error", "kept_shares", "noisy_copies", "shifted", "split_effect"]
+__all__ = [
+    "NOISE",
+    "RegressionEffect",
+    "SplitEffect",
+    "calibration_error",
+    "kept_shares",
+    "noisy_copies",
+    "regression_effect",
+    "shifted",
+    "split_effect",
+]
 
 # The standard deviation of the noise, as a part of the range of each feature.
 NOISE = 0.05
@@ -50,6 +60,47 @@ class SplitEffect:
     calibration_before: float
     calibration_after: float
 
+    @property
+    def metrics_after(self) -> dict[str, float]:
+        """The metric of the model with the patches."""
+        return {"accuracy": self.accuracy_after}
+
+    def __str__(self) -> str:
+        accuracy = f"accuracy {100 * self.accuracy_before:.2f} -> {100 * self.accuracy_after:.2f} %"
+        calibration = f"calibration error {self.calibration_before:.3f} -> {self.calibration_after:.3f}"
+        others = f"{self.n - self.patched} others {self.better} better, {self.worse} worse"
+        return f"of {others}; {accuracy}; {calibration}"
+
+
+@dataclass(frozen=True)
+class RegressionEffect:
+    """The effect of patches on the predictions of a regression for a split.
+
+    Attributes:
+        n: Its inputs.
+        patched: How many of them are inputs of patches; the others are counted below.
+        better: Other predictions of which an error shrinks by more than 1 % of the targets' standard deviation.
+        worse: Other predictions of which an error grows by more than that.
+        rmse_before: Root mean squared error before, of all inputs, in the targets' own units.
+        rmse_after: Root mean squared error after.
+    """
+
+    n: int
+    patched: int
+    better: int
+    worse: int
+    rmse_before: float
+    rmse_after: float
+
+    @property
+    def metrics_after(self) -> dict[str, float]:
+        """The metric of the model with the patches."""
+        return {"rmse": self.rmse_after}
+
+    def __str__(self) -> str:
+        others = f"{self.n - self.patched} others {self.better} better, {self.worse} worse"
+        return f"of {others}; rmse {self.rmse_before:.4g} -> {self.rmse_after:.4g}"
+
 
 def split_effect(
     base: Base, rows: Rows, before: PatchPrototypes, after: PatchPrototypes, patched: NDArray[np.float32]
@@ -63,15 +114,8 @@ def split_effect(
         after: The patches after.
         patched: Inputs (n, features) that are not counted as others.
     """
-    states = base.states(rows.inputs) if rows.states is None else rows.states
-    # Those after are first: their distances may be known.
-    new, old = (
-        states.patched(one.log_weights_at(rows.sq_dist(one.keys)), one.values) if len(one) else states.outputs
-        for one in (after, before)
-    )
-    labels, is_other = rows.targets, ~np.isin(rows.inputs.sum(1), patched.sum(1))
-    for row in np.flatnonzero(~is_other):
-        is_other[row] = not (rows.inputs[row] == patched).all(1).any()
+    old, new = _outputs(base, rows, before, after)
+    labels, is_other = rows.targets, _is_other(rows.inputs, patched)
     right = [logits.argmax(1) == labels for logits in (old, new)]
     better, worse = (np.flatnonzero(is_other & now & ~then) for then, now in (right, right[::-1]))
     counts = [Counter(labels[rows].tolist()) for rows in (better, worse)]
@@ -87,6 +131,52 @@ def split_effect(
         calibration_before=calibration_error(old, labels),
         calibration_after=calibration_error(new, labels),
     )
+
+
+def regression_effect(
+    base: Base,
+    rows: Rows,
+    before: PatchPrototypes,
+    after: PatchPrototypes,
+    patched: NDArray[np.float32],
+    slack: Floats,
+    std: Floats,
+) -> RegressionEffect:
+    """Return how the predictions for a split differ with one list of patches and with another.
+
+    Args:
+        base: The network.
+        rows: The inputs and scaled targets of the split.
+        before: The patches before.
+        after: The patches after.
+        patched: Inputs (n, features) that are not counted as others.
+        slack: The change (outputs,) of an error, scaled, that is not counted.
+        std: The unit (outputs,) of the scaled targets.
+    """
+    errors = [np.abs(outputs - rows.targets) for outputs in _outputs(base, rows, before, after)]
+    is_other, growth = _is_other(rows.inputs, patched), errors[1] - errors[0]
+    rmse = [float(np.sqrt(np.mean(np.square(error * std)))) for error in errors]
+    better, worse = (int((is_other & (change > slack).any(1)).sum()) for change in (-growth, growth))
+    return RegressionEffect(len(is_other), int((~is_other).sum()), better, worse, *rmse)
+
+
+def _outputs(base: Base, rows: Rows, before: PatchPrototypes, after: PatchPrototypes) -> tuple[Floats, Floats]:
+    """Return the outputs (n, outputs) with the patches before, and with those after."""
+    states = base.states(rows.inputs) if rows.states is None else rows.states
+    # Those after are first: their distances may be known.
+    new, old = (
+        states.patched(one.log_weights_at(rows.sq_dist(one.keys)), one.values) if len(one) else states.outputs
+        for one in (after, before)
+    )
+    return old, new
+
+
+def _is_other(inputs: NDArray[np.float32], patched: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Return which inputs (n, features) are none of the patched ones."""
+    is_other = ~np.isin(inputs.sum(1), patched.sum(1))
+    for row in np.flatnonzero(~is_other):
+        is_other[row] = not (inputs[row] == patched).all(1).any()
+    return is_other
 
 
 def calibration_error(logits: Floats, labels: NDArray[np.int64], bins: int = 15) -> float:

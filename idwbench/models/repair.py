@@ -16,12 +16,12 @@ from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.errors import DatasetError, IdwbenchError, PatchError
 from idwbench.models.demands import Demand, demand_settings
-from idwbench.models.effects import SplitEffect, kept_shares, split_effect
+from idwbench.models.effects import RegressionEffect, SplitEffect, kept_shares, regression_effect, split_effect
 from idwbench.models.inputs import LoadDataset, find_input, find_label
 from idwbench.models.patch_files import PatchLine
 from idwbench.models.patch_records import PatchRecord, solved_repairs
 from idwbench.models.patches import Floats
-from idwbench.models.radii import Rows
+from idwbench.models.radii import Rows, error_slack
 from idwbench.models.saved_model import SavedModel
 
 __all__ = ["Repair", "data_difference", "own_data", "repair"]
@@ -79,20 +79,24 @@ class Repair:
         return [float(row[one.label]) for row, one in zip(shares, self.demands, strict=True)]
 
     @cached_property
-    def effects(self) -> dict[str, SplitEffect]:
-        """The effect on a classifier by split of its own data; empty if nothing changed, or there is no data."""
-        if not self.is_changed or self.dataset is None or self.rows is None or not self.before.class_names:
+    def effects(self) -> Mapping[str, SplitEffect | RegressionEffect]:
+        """The effect by split of the model's own data; empty if nothing changed, or there is no data."""
+        if not self.is_changed or self.dataset is None or self.rows is None:
             return {}
+        base = self.before.base
         inputs = np.concatenate([one.repairs.inputs for one in (self.before, self.solved) if len(one.repairs)])
         patches = self.before.patch_prototypes, self.solved.patch_prototypes
-        splits = {"train": self.rows, "test": Rows(self.dataset.test.inputs, self.dataset.test.labels)}
+        splits = {"train": self.rows, "test": _rows(self.before, self.dataset, "test")}
         with _one_thread():
-            return {name: split_effect(self.before.base, rows, *patches, inputs) for name, rows in splits.items()}
+            if self.before.class_names:
+                return {name: split_effect(base, rows, *patches, inputs) for name, rows in splits.items()}
+            units = error_slack(self.rows.targets), self.before.target_scaling.std
+            return {name: regression_effect(base, rows, *patches, inputs, *units) for name, rows in splits.items()}
 
     @cached_property
     def kept(self) -> dict[str, float]:
         """Share of the perturbed copies of the inputs that get their labels: ``noise``, and of images ``shifts``."""
-        if not self.effects or not self.demands or self.rows is None:
+        if not self.effects or not self.demands or self.rows is None or not self.before.class_names:
             return {}
         low, high = self.rows.box
         patches, image_shape = self.solved.patch_prototypes, self.before.image_shape
@@ -103,7 +107,7 @@ class Repair:
     def after(self) -> SavedModel:
         """The repaired model with the metrics that its patches change; the original if nothing changed."""
         is_patched = len(self.solved.patch_prototypes) > 0
-        metrics = {name: {"accuracy": one.accuracy_after} for name, one in self.effects.items() if is_patched}
+        metrics = {name: one.metrics_after for name, one in self.effects.items() if is_patched}
         return replace(self.solved, patched_metrics=metrics) if self.is_changed else self.before
 
     def facts(self) -> dict[str, Any]:
@@ -169,9 +173,8 @@ def repair(
         dataset, unmeasured = own_data(model, data_dir, load)
     with _one_thread():
         if dataset is not None:
-            train = dataset.train
-            targets = train.labels if model.class_names else train.targets
-            rows = Rows(train.inputs, targets, model.base.states(train.inputs))
+            rows = _rows(model, dataset, "train")
+            rows = replace(rows, states=model.base.states(rows.inputs))
         repairs = solved_repairs(model.base, [*earlier, *demands, *kept], rows, merge=merge)
     solved = replace(model, repairs=repairs, patched_metrics={}) if len(repairs) or len(model.repairs) else model
     return Repair(model, solved, demands, dataset, rows, unmeasured)
@@ -236,6 +239,14 @@ def _scaled_target(model: SavedModel, target: Any) -> Floats:
             f"expected finite numbers, got {','.join(f'{one:g}' for one in numbers)}", location=("target",)
         )
     return np.asarray((numbers - model.target_scaling.mean) / model.target_scaling.std, np.float64)
+
+
+def _rows(model: SavedModel, dataset: Dataset, name: str) -> Rows:
+    """Return a split with targets in the units of the model, which an imported one does not share with its data."""
+    split = dataset.splits[name]
+    if model.class_names:
+        return Rows(split.inputs, split.labels)
+    return Rows(split.inputs, model.target_scaling.apply(dataset.target_scaling.invert(split.targets)))
 
 
 def own_data(

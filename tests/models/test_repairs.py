@@ -13,12 +13,14 @@ from array_models import saved_array_model
 from idwbench.data.loading import load_dataset
 from idwbench.errors import DatasetError, ModelFileError, PatchConflictError, PatchError
 from idwbench.models.demands import demand_settings
+from idwbench.models.imported import import_prototypes
 from idwbench.models.model_file import load_model
 from idwbench.models.patch_files import PatchLine, read_patch_file
 from idwbench.models.patch_records import Repairs
 from idwbench.models.repair import own_data, repair
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import run_config
+from idwbench.runs.datasets import parse_dataset
 
 ASSETS = Path(__file__).parents[1] / "assets" / "0.1.0"
 UPPER = [PatchLine("0,1", "1")]
@@ -217,6 +219,26 @@ def test_the_effect_is_measured_on_the_data_of_the_training(moons, data):
     assert made.probabilities[0] > 0.5 and made.kept["noise"] == 1.0
     assert made.after.patched_metrics["test"] == {"accuracy": effect.accuracy_after}
     assert repair(made.after, undo=1).after.patched_metrics == {}
+
+
+def test_the_effect_on_a_regression_is_measured_in_its_own_units():
+    data = load_dataset(parse_dataset("diabetes"))
+    rows, x, own = data.test.inputs, data.scaling.invert(data.test.inputs[0]), data.target_scaling.invert
+    # Its values are in the targets' own units, unlike those of a model that was trained.
+    model = import_prototypes(data.train.inputs[::9], dataset="diabetes", scaled=True)
+    made = repair(model, [PatchLine(x.tolist(), target=200.0)], radius=3.0)
+    errors = [np.abs(one.outputs(rows) - own(data.test.targets))[1:, 0] for one in (model, made.after)]
+    effect, slack = made.effects["test"], 0.01 * own(data.train.targets).std()
+    assert (effect.better, effect.worse) == (
+        (errors[0] - errors[1] > slack).sum(),
+        (errors[1] - errors[0] > slack).sum(),
+    )
+    assert effect.better > 0 and effect.worse > 0 and effect.patched == 1
+    assert effect.rmse_before == pytest.approx(model.metrics["test"]["rmse"], rel=1e-5)
+    assert str(effect).endswith(f"rmse {effect.rmse_before:.4g} -> {effect.rmse_after:.4g}")
+    assert made.after.patched_metrics["test"] == {"rmse": effect.rmse_after}
+    widest = repair(model, [PatchLine(x.tolist(), target=200.0)])
+    assert widest.effects["train"].worse == 0 and widest.kept == {}
 
 
 def test_nothing_is_measured_on_other_or_unknown_or_missing_data_which_is_said(moons, data):
