@@ -105,7 +105,8 @@ class _Problem:
         self.is_widest = np.isnan(self.alone.radii)
         if rows is None and self.is_widest.any():
             raise PatchError("the largest radius needs the training data", location=("radius",), hint="give a number")
-        keys, slack = self.alone.keys, np.zeros(1) if rows is None else error_slack(rows.targets)
+        keys, targets = self.alone.keys, self.labels if self.is_classification else states.outputs
+        slack = error_slack(targets[:0] if rows is None else rows.targets)
         sq_dist = squared_distances(np.stack([one.query for one in demands]), keys.astype(np.float64))
         self.sq_dist = sq_dist[needs]
         at_demands = self._at_demands(states, needs, sq_dist, slack)
