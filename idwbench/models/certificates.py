@@ -23,7 +23,7 @@ from idwbench.models.patches import Base, Floats, PatchPrototypes
 __all__ = ["SMALL_CHANGE", "certified_radius", "reach"]
 
 SMALL_CHANGE = 0.01
-_HALVINGS = 60
+_HALVINGS = 30
 # The intervals of distances of a reach, one of which is divided again.
 _INTERVALS, _ROUNDS = 64, 2
 # Rounding of the sums, as a part of their largest term times their length.

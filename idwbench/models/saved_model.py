@@ -201,10 +201,10 @@ class SavedModel:
         solution does not depend on their order.
 
         Args:
-            inputs: The inputs.
+            inputs: The inputs; each may be a text as for the command line, such as ``"mnist:test:17"``.
             labels: Names or numbers of classes, of a classifier.
             targets: Wanted outputs, of a regression.
-            options: ``merge``, ``dataset``, ``data_dir``, ``kind``, ``radius``, ``steepness``, ``margin`` and
+            options: ``keep``, ``merge``, ``dataset``, ``data_dir``, ``kind``, ``radius``, ``steepness``, ``margin`` and
                 ``confidence``, see `idwbench.models.repair.repair`.
 
         Raises:

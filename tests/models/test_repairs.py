@@ -70,6 +70,13 @@ def test_patches_one_after_the_other_are_those_of_all_at_once_in_any_order(moons
     assert (model.outputs(data.train.inputs).argmax(1) == data.train.labels)[right].all()
 
 
+def test_an_input_may_be_a_text(moons, data):
+    label = 1 - int(moons.outputs(data.test.inputs[:1]).argmax())
+    (named,), (numbers,) = (moons.patch(x, label).repairs.records for x in ("two_moons:test:0", data.test.inputs[0]))
+    assert named.x == "two_moons:test:0" and numbers.x == data.test.inputs[0].tolist()
+    assert named.radius == numbers.radius
+
+
 def test_without_the_third_patch_the_model_is_that_of_the_others(moons, data, cases):
     points, labels = ([case[place] for case in cases] for place in (0, 1))
     undone = moons.patch_all(points, labels).undo_patch(3)
