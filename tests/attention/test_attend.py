@@ -72,6 +72,9 @@ def test_dropout_keeps_the_mean_and_follows_its_generator():
         ({"mask": [[True] * 4] * 5}, "mask: expected a tensor, got list"),
         ({"dropout": 1.0}, "dropout: must be >= 0 and < 1, got 1.0"),
         ({"mask": torch.zeros(5, 4), "powr": 1}, "does not take 'powr'"),
+        ({"power": 1e13}, "power: must be"),  # beyond what float32 holds
+        ({"epsilon": 1e31}, "epsilon: must be"),
+        ({"method": "cosine", "temperature": 1e13}, "temperature: must be"),
         ({"weighting": "sofmax"}, r"^weighting: unknown weighting 'sofmax' \(did you mean 'softmax'\?\)$"),
         ({"method": "idw", "score": "idw"}, "^score: is given as 'method' already$"),
         ({"score": "idv"}, r"^method: unknown method 'idv' \(did you mean 'idw'\?\)$"),

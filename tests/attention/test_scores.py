@@ -8,7 +8,6 @@ from scipy.special import softmax
 from idwbench.attention.distances import squared_distances
 from idwbench.attention.forward import attention_weights, prototype_logits
 from idwbench.attention.scores import METHODS, log_inv_dist
-from idwbench.errors import ConfigError
 from idwbench.models.array_weights import array_weights
 
 POWERS = [0.5, 1.0, 2.0, 4.0, 16.0, 64.0, 1000.0]
@@ -141,12 +140,6 @@ def test_logits_are_those_of_the_authors_code(name):
     parameters = METHODS[name].resolve(given)
     logits = prototype_logits(METHODS[name], parameters, inputs, keys, values)
     np.testing.assert_allclose(logits.numpy(), AUTHORS_LOGITS[name], atol=6e-6)
-
-
-def test_parameters_beyond_what_float32_holds_are_refused():
-    for name, parameter, value in (("idw", "power", 1e13), ("idw", "epsilon", 1e31), ("cosine", "temperature", 1e13)):
-        with pytest.raises(ConfigError, match=f"{parameter}: must be"):
-            METHODS[name].resolve({parameter: value})
 
 
 @pytest.mark.parametrize("epsilon", [1.0, torch.tensor([[1.0]])])

@@ -82,16 +82,6 @@ def test_sample_weights_are_routed():
     assert routed["test_score"][0] == direct.score(X[:30], WORDS[:30], weights[:30])
 
 
-@pytest.mark.parametrize("labels", [[True, False], [-1, 1], [2.0, 7.0], ["b", "a"]], ids=str)
-def test_labels_of_any_type_come_back(labels):
-    named = np.array(labels)[(WORDS == "low").astype(int)]
-    model = PrototypeClassifier(random_state=0).fit(X, named)
-    assert model.classes_.dtype == named.dtype
-    assert model.score(X, named) > 0.9
-    assert model.decision_function(X).shape == (60,)
-    np.testing.assert_allclose(np.exp(model.predict_log_proba(X)), model.predict_proba(X))
-
-
 @parametrize_with_checks([PrototypeClassifier(), PrototypeRegressor(), KernelRegressor()])
 def test_the_estimators_pass_the_checks_of_scikit_learn(estimator, check):
     check(estimator)

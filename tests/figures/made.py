@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from numpy.typing import NDArray
 from stored_runs import stored_run
 
 from idwbench.data.dataset import Dataset, Scaling, Split
@@ -16,7 +15,6 @@ from idwbench.errors import ResultsError
 from idwbench.figures.stored import Drawing, stored_drawing
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import RunConfig, run_config
-from idwbench.runs.results import CurvePoint
 
 SCALING = Scaling(np.asarray(10.0), np.asarray(2.0))
 ARRAYS = {"keys": np.arange(6, dtype=np.float32).reshape(3, 2) / 5, "values": np.eye(2, dtype=np.float32)[[0, 1, 1]]}
@@ -26,17 +24,16 @@ ARRAYS = {"keys": np.arange(6, dtype=np.float32).reshape(3, 2) / 5, "values": np
 class Store:
     """What drawing needs of a store: arrays and curves by run key."""
 
-    arrays: Mapping[str, Mapping[str, NDArray[Any]]] = field(default_factory=dict)
-    curves: Mapping[str, list[CurvePoint]] = field(default_factory=dict)
-    default: Mapping[str, NDArray[Any]] | None = field(default_factory=lambda: ARRAYS)
+    arrays: Mapping[str, Any] = field(default_factory=dict)
+    curves: Mapping[str, Any] = field(default_factory=dict)
+    default: Any = field(default_factory=lambda: ARRAYS)
 
-    def load_arrays(self, run_key: str) -> Mapping[str, NDArray[Any]]:
-        found = self.arrays.get(run_key, self.default)
-        if found is None:
+    def load_arrays(self, run_key: str) -> Any:
+        if (arrays := self.arrays.get(run_key, self.default)) is None:
             raise ResultsError(f"no run has the key '{run_key}'")
-        return found
+        return arrays
 
-    def load_curves(self, run_keys: Sequence[str]) -> dict[str, list[CurvePoint]]:
+    def load_curves(self, run_keys: Sequence[str]) -> dict[str, Any]:
         return {key: self.curves.get(key, []) for key in run_keys}
 
 
