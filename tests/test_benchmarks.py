@@ -19,15 +19,8 @@ from benchmarks.attribution.retraining import retrained
 from benchmarks.attribution.sizes import SMALL
 from benchmarks.attribution.tracin import TracIn
 from benchmarks.stored_runs import fill_database, sweep_text
-from benchmarks.workloads import blobs, cut
+from benchmarks.workloads import blobs
 from idwbench.results.store import Results
-
-
-def test_a_workload_can_be_cut():
-    whole = blobs(20, 3, n_test=5)
-    part = cut(whole, 4)
-    np.testing.assert_array_equal(part.train.inputs, whole.train.inputs[:4])
-    assert len(part.train) == 4 and len(part.test) == 1
 
 
 def test_a_database_of_many_runs_has_the_runs_of_its_sweep_file(tmp_path):
@@ -66,17 +59,6 @@ def test_the_ceiling_is_the_correlation_of_the_truth_with_noisy_outputs():
     reached = measures.rank_correlations(truth, outputs.mean(0))
     np.testing.assert_allclose(measures.ceiling(outputs).mean(), reached.mean(), atol=0.05)
     np.testing.assert_allclose(measures.ceiling(np.stack([truth] * 4)), 1)
-
-
-def test_intervals_and_detection_on_small_numbers():
-    values = np.random.default_rng(0).normal(size=100)
-    mean = measures.mean_with_interval(values)
-    error = 1.96 * values.std(ddof=1) / 10
-    np.testing.assert_allclose([mean.low, mean.value, mean.high], values.mean() + error * np.arange(-1, 2), atol=0.05)
-    flipped = np.array([True, False, False, True])
-    ranked = [np.array([3.0, 1.0, 0.0, 2.0]), np.array([0.0, 2.0, 3.0, 1.0]), np.zeros(4)]
-    assert [measures.detection(scores, flipped) for scores in ranked] == [1, 0, 0.5]
-    assert measures.top_rows(np.array([1.0, 3.0, 2.0, 3.0, 0.0]), 3).tolist() == [1, 3, 2]  # ties go by row
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from idwbench.runs.datasets import TextConfig
 from idwbench.runs.kinds.models import parse_model
 
 TEXT = "the cat sat on the mat. a rat ran at the cat! "
-SCORES = ("scaled_dot", "idw", "neg_dist", "inv_dist", "gaussian", "cosine")
 SMALL = {"depth": 1, "width": 8, "heads": 2, "context": 8}
 PROTOCOL = {"epochs": 2, "batch_size": 4, "optimizer": "adam"}
 

@@ -75,9 +75,7 @@ MASKS = [
 @pytest.mark.parametrize("need_weights", [True, False])
 @pytest.mark.parametrize(("attention", "padding"), MASKS)
 @pytest.mark.parametrize("dtype", [pytest.param(torch.float32, marks=pytest.mark.slow), torch.float64])
-def test_the_layer_with_a_scaled_dot_product_is_that_of_pytorch_under_every_mask(
-    attention, padding, need_weights, dtype
-):
+def test_the_layer_with_a_dot_product_is_that_of_pytorch_under_every_mask(attention, padding, need_weights, dtype):
     # PyTorch's function gives rows without keys 0 and its module NaN; they are compared below.
     attn, key_padding = (
         mask.to(torch.bool if mask.dtype == torch.bool else dtype).clone() if mask is not None else None

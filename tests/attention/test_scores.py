@@ -103,6 +103,14 @@ def test_weights_of_arrays_are_those_of_tensors_with_hits_zeros_and_equal_keys(n
         np.testing.assert_allclose(array_weights(name, parameters, inputs, keys), expected, rtol=1e-10, atol=1e-13)
 
 
+def test_with_epsilon_zero_scores_are_logarithms_of_distances_for_a_huge_power_too():
+    generator = torch.Generator().manual_seed(0)
+    inputs, keys = torch.randn(200, 6, generator=generator), torch.randn(9, 6, generator=generator)
+    scores = METHODS["idw"].score(inputs, keys, power=1000.0, epsilon=0.0)
+    expected = -1000 * torch.cdist(inputs.double(), keys.double()).log()
+    torch.testing.assert_close(scores.double(), expected, rtol=1e-5, atol=1e-2)
+
+
 def test_distances_of_a_batch_are_those_of_single_queries_and_zero_at_a_key():
     inputs = torch.randn(50, 784, generator=torch.Generator().manual_seed(3)) * 3 + 1
     together = squared_distances(inputs, inputs[:30])

@@ -343,9 +343,7 @@ def test_a_recording_of_version_0_2_0_has_no_checksums_and_opens(folder):
     assert Recording.open(folder).layers["layer_1"].slots == 27
 
 
-def test_checksums_tell_parameters_apart_and_that_of_a_large_file_is_of_blocks_at_equal_distances(
-    tmp_path, monkeypatch
-):
+def test_checksums_tell_parameters_apart_and_those_of_large_files_are_of_blocks(tmp_path, monkeypatch):
     one, two = np.zeros((2, 3), np.float32), np.zeros((3, 2), np.float32)
     assert len({parameters_sha256(p) for p in ([one], [two], [one, two], [one.astype("f8")], [one + 1], [])}) == 6
     monkeypatch.setattr(recording_module, "_WHOLE_BYTES", 40)

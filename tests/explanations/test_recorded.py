@@ -210,19 +210,11 @@ def of_layer(explained: ExplainedPrompt, name: str) -> PassageLayer:
 
 @torch.no_grad()
 def queries_by_hand(trained: Trained, prompt: str) -> dict[str, np.ndarray]:
-    """The inputs of the three layers at the last token, one cell at a time."""
+    """The inputs of the three layers at the last of several tokens."""
     model = load_language_model(trained.results, trained.run.run_key)
-    network, codes = model.network, model.encode(prompt)
-    cell = torch.nn.LSTMCell(network.lstm.input_size, network.lstm.hidden_size)
-    for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
-        setattr(cell, name, torch.nn.Parameter(getattr(network.lstm, f"{name}_l0").clone()))
-    embedded = network.tokens(torch.from_numpy(codes))
-    states = [torch.zeros(1, network.lstm.hidden_size)]
-    state = (states[0], states[0])
-    for x in embedded:
-        state = cell(x[None], state)
-        states.append(state[0])
-    return {name: x.numpy() for name, x in zip(LAYERS, (embedded[-1:], states[-2], states[-1]), strict=True)}
+    embedded = model.network.tokens(torch.from_numpy(model.encode(prompt)))
+    states, _ = model.network.lstm(embedded)
+    return {name: x.numpy() for name, x in zip(LAYERS, (embedded[-1:], states[-2:-1], states[-1:]), strict=True)}
 
 
 @pytest.mark.parametrize("prompt", ["the c", "a rat ra"])
@@ -311,9 +303,7 @@ def test_impossible_requests_get_one_line(arguments, message, characters):
     assert str(error.value) == message and not isinstance(error.value, ConfigError)
 
 
-def test_words_outside_of_the_vocabulary_are_shown_and_runs_without_a_recording_or_on_another_text_refused(
-    tmp_path, monkeypatch
-):
+def test_unknown_words_are_shown_and_runs_without_a_recording_or_on_another_text_refused(tmp_path, monkeypatch):
     trained = Trained(tmp_path, "words", vocabulary_size=3)
     explained = trained.explain("the cat sat")
     assert explained.prompt == ("the", "cat", "<unk>") and explained.warnings == ("not in the vocabulary: sat",)

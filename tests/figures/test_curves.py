@@ -141,9 +141,6 @@ def test_several_protocols_have_a_block_each_and_runs_of_a_kind_without_epochs_a
     assert len(figure.axes) == 4
     assert sum(text.startswith("two_moons · epochs") for text in words(figure)) == 2
     assert left_out == ("not drawn: 2 runs of kind 'baseline'",)
-
-
-def test_a_curve_has_two_epochs():
     with pytest.raises(ConfigError, match="no run to draw has a learning curve"):
         curves(stored(), epochs=1)
 

@@ -175,9 +175,7 @@ def test_the_pictures_are_the_training_images_with_the_largest_shares_and_attent
     assert_no_words_overlap(figure)
 
 
-def test_points_in_the_plane_are_sized_by_their_shares_and_without_a_recording_the_figure_says_what_to_train(
-    tmp_path, monkeypatch
-):
+def test_points_are_sized_by_their_shares_and_without_a_recording_the_figure_says_what_to_train(tmp_path, monkeypatch):
     idwbench.train(run_config("two_moons", prototypes=3, epochs=2), tmp_path / "results.db", engine="torch")
     idwbench.train(run_config("two_moons", **NETWORK), tmp_path / "results.db")
     results = Results(tmp_path / "results.db", read_only=True)

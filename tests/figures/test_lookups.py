@@ -60,9 +60,7 @@ def test_capacities_and_their_law_are_interpolated_between_the_items_of_stored_r
         share = (recalls[0] - 0.99) / (recalls[0] - recalls[1])
         assert capacities.by_dimensions[d][0].items == pytest.approx(below * (above / below) ** share)
     assert lookup_capacities(runs, 0.5)[0].by_dimensions[4][0].items > capacities.by_dimensions[4][0].items
-
-
-def test_dimensions_and_seeds_that_lack_some_numbers_of_items_have_no_capacity():
+    # Dimensions and seeds that lack some numbers of items have none.
     runs = lookups(GROWING, dimensions=(4,)) + lookups(GROWING, dimensions=(8,), items=(2, 128))
     runs = [run for run in runs if (run.config.seed, run.config.dataset.items) != (2, 8)]
     (capacities,) = lookup_capacities(runs)

@@ -146,17 +146,6 @@ def test_the_metrics_are_their_definitions_for_runs_of_a_stack_too(dataset, n):
     assert names <= METRICS.keys() and (n == 1 or dataset is not DATA["classes"] or names == {*QUALITY_METRICS})
 
 
-def test_keys_on_training_points_and_equal_keys_have_distance_exactly_zero():
-    dataset = make_dataset(n_features=60)
-    quality, rows = PrototypeQuality(dataset.splits), [0, 5, 17]
-    keys, values = dataset.train.inputs[rows], np.eye(3, dtype=np.float32)[dataset.train.labels[rows]]
-    on_points = quality.metrics(keys, values)
-    assert [on_points["train", name] for name in ("key_distance", "key_agreement", "dead_keys")] == [0, 1, 0]
-    assert quality.metrics(dataset.train.inputs, np.zeros((23, 3), np.float32))["train", "chamfer"] == 0
-    equal = quality.metrics(np.repeat(keys[:1], 3, axis=0), values)
-    assert (equal["train", "dead_keys"], equal["train", "key_spacing"]) == (2, 0)
-
-
 def test_the_size_of_the_blocks_does_not_matter(monkeypatch):
     dataset = make_dataset(n_features=20)
     keys, values = prototypes(dataset, 6)

@@ -92,6 +92,9 @@ def test_files_that_cannot_be_read_and_numbers_too_large_are_refused(model, tmp_
     (tmp_path / name).write_bytes(content)
     with pytest.raises(PatchError, match=f"x: .*{name}: not an"):
         find_input(str(tmp_path / name), model.config, model)
+    (tmp_path / f"folder.{name}").mkdir()
+    with pytest.raises(PatchError, match="is a folder"):
+        find_input(str(tmp_path / f"folder.{name}"), model.config, model)
     for text in ("1e300,0,0,0,0,0", "1e39,0,0,0,0,0"):
         with pytest.raises(PatchError, match="x: too large for float32"):
             find_input(text, model.config, model)
@@ -316,7 +319,8 @@ def test_a_file_without_prototypes_or_with_wrong_names_is_refused_with_its_name(
     path = tmp_path / "centres.npz"
     names = {"keys": KEYS, "class_names": np.array(["a\0b", "c"]), **LABELS}
     missing = r"'prototypes' is missing \(an array \(prototypes, features\)\)$"
-    for arrays, message in (({"centres": KEYS}, missing), (names, f"class_names: {TEXTS}")):
+    pickled = {"keys": np.array([{"a": print}]), "labels": [1]}, "keys holds Python objects"
+    for arrays, message in (({"centres": KEYS}, missing), (names, f"class_names: {TEXTS}"), pickled):
         np.savez(path, **arrays)
         with pytest.raises(ModelFileError, match=message) as caught:
             import_prototypes(str(path))

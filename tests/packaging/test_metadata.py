@@ -39,15 +39,12 @@ def test_every_package_that_the_project_needs_is_pinned_as_installed():
     assert {key: pinned.get(key) for key in packages} == {key: version(key).partition("+")[0] for key in packages}
 
 
-def test_the_development_environment_has_all_extras():
+def test_the_development_environment_has_all_extras_and_the_oldest_one_the_lower_bound_of_each_dependency():
     extras = dict(PROJECT["optional-dependencies"])
     development = set(extras.pop("dev"))
     assert {"cluster", "docs", "postgres", "search"} <= set(extras)
     for name, requirements_of_extra in extras.items():
         assert set(requirements_of_extra) <= development, name
-
-
-def test_every_dependency_has_a_lower_bound_that_the_oldest_environment_installs():
     lines = [Requirement(line) for line in [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]]
     bounds = {line.name: [(one.operator, one.version) for one in line.specifier] for line in lines}
     assert all(len(bound) == 1 and bound[0][0] == ">=" for bound in bounds.values())

@@ -163,9 +163,7 @@ COUNTED = [
 
 
 @pytest.mark.parametrize(("method", "settings", "n_parameters", "converged"), COUNTED)
-def test_learned_parameters_are_counted_and_a_metric_says_without_a_warning_whether_an_optimisation_converged(
-    method, settings, n_parameters, converged
-):
+def test_parameters_are_counted_and_a_metric_says_whether_training_converged(method, settings, n_parameters, converged):
     result = fitted(overlapping(), method, **settings)
     assert (result.n_parameters, result.metric("converged", "train")) == (n_parameters, converged)
 

@@ -166,9 +166,7 @@ PARAMETERS = [(method, given) for method in METHODS for given in ({}, *OTHERS.ge
 
 @pytest.mark.parametrize(("method", "parameters"), PARAMETERS)
 @pytest.mark.parametrize("way", ["classes", "numbers", "products"])
-def test_a_step_of_descent_is_the_gradient_of_float64_also_where_a_key_equals_an_input(
-    method, parameters, way, monkeypatch
-):
+def test_a_step_is_the_gradient_of_float64_also_where_a_key_equals_an_input(method, parameters, way, monkeypatch):
     start_with(monkeypatch, prototypes_with_a_hit)
     number = PARAMETERS.index((method, parameters))
     shapes = SHAPES if way != "products" else PRODUCTS
