@@ -1,12 +1,20 @@
 """Runs with chosen results, without training: as an engine returns them, and as the database does."""
 
+import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.metrics import HEADLINES
 from idwbench.runs.results import RunResult
+
+
+def query(db: Any, text: str, *values: Any) -> list[tuple[Any, ...]]:
+    """Execute one statement on an SQLite file, and return its rows."""
+    with closing(sqlite3.connect(db, timeout=60)) as connection, connection:
+        return connection.execute(text, values).fetchall()
 
 
 def run_result(config: RunConfig, **facts: Any) -> RunResult:

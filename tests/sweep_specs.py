@@ -13,6 +13,22 @@ from idwbench.runs.protocol import Protocol
 from idwbench.sweep.grid import read_grid
 from idwbench.sweep.spec import SweepSpec, read_sweep
 
+GOOD = """\
+name: small
+description: A test
+dataset: {name: two_moons, noise: 0.2}
+protocol: {epochs: 5, learning_rate: 1e-3}
+seeds: 3
+grid:
+  - {method: [fc_relu, neg_dist], prototypes: [2, 16]}
+  - {method: idw, prototypes: 16, power: [1, 2.5], epsilon: [1e-3, 1.0e-2, 0]}
+"""
+
+
+def grid_text(grid: str) -> str:
+    """Return a sweep whose grid is a flow mapping, on line 4 from column 7."""
+    return f"name: x\ndataset: two_moons\nseeds: 1\ngrid: {grid}\n"
+
 
 def sweep_spec(
     name: str, *datasets: tuple[DatasetConfig, Protocol], grid: list[dict[str, Any]], seeds: tuple[int, ...] = (0,)

@@ -1,5 +1,3 @@
-from collections.abc import Iterator
-
 import pytest
 from claimed_runs import Runs
 
@@ -7,7 +5,7 @@ from idwbench.report import statistics
 
 
 @pytest.fixture(autouse=True)
-def few_resamples() -> Iterator[None]:
+def few_resamples():
     """Spare the tests of verdicts, which do not depend on the intervals, nine of ten resamples of each bootstrap."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(statistics, "_RESAMPLES", 999)
@@ -15,6 +13,6 @@ def few_resamples() -> Iterator[None]:
 
 
 @pytest.fixture
-def runs() -> Runs:
+def runs():
     """Return an empty set of runs."""
     return Runs()

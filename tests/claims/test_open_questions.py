@@ -1,18 +1,17 @@
 """The questions that the paper leaves open, judged by runs with chosen results."""
 
 from itertools import product
-from typing import Any
 
 import pytest
-from claimed_runs import Runs, jitter
+from claimed_runs import jitter
 
 SEEDS = range(10)
 DIGITS = {"name": "digits", "validation": 0.2}
-VIT: dict[str, Any] = {"kind": "network", "encoder": "vit_tiny", "dataset": DIGITS, "seeds": SEEDS}
-TEXT: dict[str, Any] = {"kind": "transformer_lm", "dataset": "aesop", "seeds": SEEDS}
+VIT = {"kind": "network", "encoder": "vit_tiny", "dataset": DIGITS, "seeds": SEEDS}
+TEXT = {"kind": "transformer_lm", "dataset": "aesop", "seeds": SEEDS}
 
 
-def accuracies(mean: float, name: str, validation: float | None = None) -> dict[Any, Any]:
+def accuracies(mean, name, validation=None):
     """Return test and validation accuracies about a mean, none of them equal."""
     return {
         ("test", "accuracy"): lambda seed: mean + jitter(seed, name),
@@ -20,7 +19,7 @@ def accuracies(mean: float, name: str, validation: float | None = None) -> dict[
     }
 
 
-def vit(runs: Runs, attention: str, mean: float, validation: float | None = None, **settings: Any) -> None:
+def vit(runs, attention, mean, validation=None, **settings):
     power = {"attention_power": 2.0, "attention_epsilon": 1e-3} if attention == "idw" else {}
     runs.add(accuracies(mean, attention, validation), **VIT, attention=attention, **{**power, **settings})
 
@@ -50,18 +49,18 @@ def test_a_language_model_may_lose_a_twentieth_of_a_bit(runs, mean, verdict):
     assert runs.judge(26).verdict == verdict
 
 
-def key_metrics(distance: float) -> dict[Any, Any]:
+def key_metrics(distance):
     """Return metrics of keys; coverage 4 is twice the distance between neighbours, which is 2."""
     shared = {("train", "coverage"): 4.0, ("train", "relative_coverage"): 2.0}
     agreement = {("train", "key_agreement"): lambda seed: 0.97 + jitter(seed, "idw") / 10}
     return {**shared, **agreement, ("train", "key_distance"): lambda seed: distance + jitter(seed, "idw")}
 
 
-def coverages(mean: float, name: str) -> dict[Any, Any]:
+def coverages(mean, name):
     return {("train", "relative_coverage"): lambda seed: mean + jitter(seed, name)}
 
 
-def changes(mean: float) -> dict[Any, Any]:
+def changes(mean):
     """Return how many of 342 right test predictions a patch changes; 18 of 360 inputs are wrong."""
     changed = {("test", "changed_exact"): lambda seed: mean + abs(jitter(seed, "idw"))}
     return {("test", "accuracy"): 0.95, ("cases", "patched"): 18, **changed}

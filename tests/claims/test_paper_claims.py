@@ -1,6 +1,6 @@
 """The claims on methods, power and epsilon, and patches: data for each verdict; and on formulas, which need no runs.
 
-Without runs the others lack them, see `test_table`.
+Without runs the others lack them, see `test_findings`.
 """
 
 import re

@@ -1,12 +1,9 @@
 import shutil
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 from recorded_mlp import store_recorded
 from typed import SMALL_SWEEP, typed, wrong_label
-from typer.testing import Result
 
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
@@ -15,7 +12,7 @@ MODEL = "train --dataset two_moons --epochs 3 --prototypes 6 -o model.pt --db mo
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+def run(tmp_path, monkeypatch):
     """Type a command in an empty folder: words, the first of which may be several."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("IDWBENCH_DB", raising=False)
@@ -23,7 +20,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result
 
 
 @pytest.fixture(scope="session")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bench(tmp_path_factory):
     """What commands read, made once: a swept database, models, a model with patches, a recorded network, prototypes."""
     folder = tmp_path_factory.mktemp("bench")
     (folder / "small.yaml").write_text(SMALL_SWEEP)
@@ -42,7 +39,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def swept(run: Callable[..., Result], bench: Path, tmp_path: Path) -> Callable[..., Result]:
+def swept(run, bench, tmp_path):
     """Type a command beside the database of the small sweep."""
     (tmp_path / "results").mkdir()
     shutil.copy(bench / "results/idwbench.db", tmp_path / "results")
@@ -50,14 +47,14 @@ def swept(run: Callable[..., Result], bench: Path, tmp_path: Path) -> Callable[.
 
 
 @pytest.fixture
-def folder(bench: Path, tmp_path: Path) -> Path:
+def folder(bench, tmp_path):
     """The folder of the test with all of the bench."""
     shutil.copytree(bench, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
 @pytest.fixture
-def small_sweep(tmp_path: Path) -> Path:
+def small_sweep(tmp_path):
     path = tmp_path / "small.yaml"
     path.write_text(SMALL_SWEEP)
     return path

@@ -138,15 +138,6 @@ def _heard_signals():
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_becomes_one_line_and_an_exit_code(capsys, number):
-    with pytest.raises(typer.Exit) as ended, interruptible(lambda: "2 of 6 done"):
-        os.kill(os.getpid(), number)
-        threading.Event().wait(60)
-    assert ended.value.exit_code == 128 + number
-    assert capsys.readouterr().err == "interrupted: 2 of 6 done\n"
-
-
 def test_handlers_are_restored_at_the_end_and_an_ignored_signal_stays_ignored():
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     before = {number: signal.getsignal(number) for number in SIGNALS}

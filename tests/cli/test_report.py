@@ -1,11 +1,10 @@
 """`idwbench report`, `claims`, `figure` and `page`: what is made of stored runs."""
 
 import json
-import sqlite3
-from contextlib import closing
 
 import pytest
 from matplotlib.figure import Figure
+from stored_runs import query
 from typed import assert_one_line, files
 
 from idwbench.figures.stored import FIGURES
@@ -46,8 +45,7 @@ def test_without_a_name_the_contents_are_listed(swept, tmp_path):
 
 
 def without_quality(tmp_path):
-    with closing(sqlite3.connect(tmp_path / "results/idwbench.db")) as connection, connection:
-        connection.execute("DELETE FROM metrics WHERE name <> 'accuracy'")
+    query(tmp_path / "results/idwbench.db", "DELETE FROM metrics WHERE name <> 'accuracy'")
 
 
 def test_runs_of_an_older_version_that_lack_a_metric_are_measured_on_request(swept, tmp_path):

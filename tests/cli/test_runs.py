@@ -4,15 +4,13 @@ import io
 import json
 import shutil
 import signal
-import sqlite3
 import time
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from rich.console import Console
-from stored_runs import run_result
+from stored_runs import query, run_result
 from typed import assert_one_line
 from typer.testing import CliRunner
 
@@ -142,9 +140,8 @@ def test_a_run_that_is_repeated_is_identical_or_what_differs_is_shown(runs, db, 
     before = db.read_bytes()
     result = runs(f"replay {keys[0]}")
     assert (result.exit_code, result.stdout, db.read_bytes()) == (0, "identical\n", before)
-    with closing(sqlite3.connect(db)) as connection, connection:
-        connection.execute("UPDATE metrics SET value = 0.125 WHERE split = 'test' AND name = 'accuracy'")
-        connection.execute("UPDATE curves SET value = NULL WHERE epoch = 1")
+    query(db, "UPDATE metrics SET value = 0.125 WHERE split = 'test' AND name = 'accuracy'")
+    query(db, "UPDATE curves SET value = NULL WHERE epoch = 1")
     result = runs(f"replay {keys[0]}")
     lines = result.stdout.splitlines()
     assert (result.exit_code, lines[1].split()) == (1, ["metrics", "stored", "new", "difference"])
@@ -180,8 +177,7 @@ def test_runs_are_exported_as_a_table_and_those_with_a_result_as_a_folder(runs, 
 
 
 def test_a_damaged_run_is_one_line_that_names_run_and_column(run, db, keys):
-    with closing(sqlite3.connect(db)) as connection, connection:
-        connection.execute("UPDATE runs SET versions = '[1]' WHERE run_key = ?", (keys[0],))
+    query(db, "UPDATE runs SET versions = '[1]' WHERE run_key = ?", keys[0])
     for command in ("runs show KEY", "runs diff KEY KEY", "runs export -o a.csv", "explain KEY --x 0,0"):
         result = run(f"{command.replace('KEY', keys[0])} --db {db}")
         assert_one_line(result, 1, f"run {keys[0][:12]}: its versions cannot be read: ")

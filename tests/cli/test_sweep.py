@@ -2,14 +2,12 @@
 
 import json
 import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from engine_runs import replace_train
-from stored_runs import run_result
+from stored_runs import query, run_result
 from typed import SMALL_SWEEP, assert_one_line, files
 
 import idwbench
@@ -24,11 +22,6 @@ from idwbench.sweep.spec import plan, read_sweep
 DB = "results/idwbench.db"
 DATA = {"train": 30, "test": 10, "holdout": 20}
 ASSETS = Path(__file__).parents[1] / "assets" / "0.1.0"
-
-
-def rows(path, query):
-    with closing(sqlite3.connect(path)) as connection:
-        return connection.execute(query).fetchall()
 
 
 @pytest.fixture
@@ -52,27 +45,14 @@ def test_a_sweep_trains_stores_and_goes_on_where_it_stopped(run, small_sweep, tm
     assert "small: 0 of 15 done, 15 to go" in first.stderr
     small_sweep.write_text(SMALL_SWEEP.replace("seeds: 3", "seeds: 4"))
     assert "small: 15 of 20 done, 5 to go" in run("sweep small.yaml").stderr
-    assert rows(tmp_path / DB, "select state, count(*), sum(attempt) from runs") == [("complete", 20, 20)]
+    assert query(tmp_path / DB, "select state, count(*), sum(attempt) from runs") == [("complete", 20, 20)]
     third = run("sweep small.yaml --json")
     assert "small: 20 of 20 done, 0 to go" in third.stderr
     status = json.loads(third.stdout)
     assert (status["sweep"], status["total"], status["complete"], status["failed"]) == ("small", 20, 20, 0)
-    before = rows(tmp_path / DB, "select run_id, split, name, value from metrics order by 1, 2, 3")
+    before = query(tmp_path / DB, "select run_id, split, name, value from metrics order by 1, 2, 3")
     assert "small: 0 of 20 done, 20 to go" in run("sweep small.yaml --retry all").stderr
-    assert rows(tmp_path / DB, "select run_id, split, name, value from metrics order by 1, 2, 3") == before
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", ["fused", "torch"])
-def test_results_do_not_depend_on_jobs_order_or_what_was_trained_together(run, small_sweep, tmp_path, engine):
-    backwards = SMALL_SWEEP.replace("seeds: 3", "seeds: [2, 1, 0]").replace("[idw, inv_dist]", "[inv_dist, idw]")
-    (tmp_path / "backwards.yaml").write_text(backwards)
-    query = "select r.run_key, t.name, t.data from runs r join arrays t on t.run_id = r.id order by 1, 2"
-    stored = []
-    for name, jobs in (("small", 1), ("backwards", 2)):
-        assert run(f"sweep {name}.yaml --db {name}.db -j {jobs} --engine {engine}").exit_code == 0
-        stored.append(rows(tmp_path / f"{name}.db", query))
-    assert stored[0] == stored[1] and len(stored[0]) == 30
+    assert query(tmp_path / DB, "select run_id, split, name, value from metrics order by 1, 2, 3") == before
 
 
 def test_the_report_that_is_suggested_reads_the_same_database(swept, small_sweep):
@@ -267,15 +247,15 @@ def test_a_sweep_begun_by_version_0_1_0_is_finished_and_nothing_is_trained_twice
     for name in ("idwbench.db", "moons.yaml"):
         shutil.copy(ASSETS / name, tmp_path)
     columns = "select run_key, state, attempt, test_accuracy, holdout_accuracy, finished_at from"
-    old = rows("idwbench.db", f"{columns} runs")
+    old = query("idwbench.db", f"{columns} runs")
     done = {row[0]: row[1:] for row in old if row[1] != "planned"}
     result = run("sweep moons.yaml --db idwbench.db")
     assert result.exit_code == 0 and "moons: 14 of 18 done, 4 to go" in result.stderr, result.output
-    new = rows("idwbench.db", f"{columns} runs_wide")
+    new = query("idwbench.db", f"{columns} runs_wide")
     assert {row[0] for row in new} == {row[0] for row in old}
     assert {row[0]: row[1:] for row in new if row[0] in done} == done
     assert {row[1] for row in new if row[0] not in done} == {"complete"}
-    versions = rows("idwbench.db", "select json_extract(versions, '$.idwbench'), count(*) from runs group by 1")
+    versions = query("idwbench.db", "select json_extract(versions, '$.idwbench'), count(*) from runs group by 1")
     assert sorted(versions) == [("0.1.0", 14), (idwbench.__version__, 4)]
     assert list(tmp_path.glob("*.bak"))
     assert "inv_dist" in run("report --table moons --db idwbench.db").stdout

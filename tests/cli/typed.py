@@ -1,9 +1,7 @@
 """What tests of the command line share."""
 
-from pathlib import Path
-
 import numpy as np
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from idwbench.cli.app import app
 from idwbench.models.model_file import load_model
@@ -19,18 +17,18 @@ grid:
 """
 
 
-def typed(first: str, *others: object) -> Result:
+def typed(first, *others):
     """Type a command: words, of which the first argument may have several."""
     return CliRunner().invoke(app, [*first.split(" "), *map(str, others)] if first else [])
 
 
-def files(folder: Path) -> set[str]:
+def files(folder):
     """Names of files, less what SQLite keeps beside a database that is being read."""
     found = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     return {name for name in found if not name.endswith(("-wal", "-shm"))}
 
 
-def assert_one_line(result: Result, exit_code: int, *words: str) -> None:
+def assert_one_line(result, exit_code, *words):
     """The whole complaint is one line on stderr: no traceback, no box, nothing on stdout."""
     assert result.exit_code == exit_code, result.output
     assert isinstance(result.exception, SystemExit)
@@ -40,6 +38,6 @@ def assert_one_line(result: Result, exit_code: int, *words: str) -> None:
         assert word in result.stderr
 
 
-def wrong_label(model: Path, point: str) -> int:
+def wrong_label(model, point):
     """The class, of two, that a model does not give to numbers such as ``0,1``."""
     return 1 - int(load_model(model).outputs(np.float32([point.split(",")]))[0].argmax())

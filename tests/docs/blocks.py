@@ -22,23 +22,23 @@ class Block:
     language: str
     text: str
 
-    def commands(self) -> list[str]:
+    def commands(self):
         """The command lines of a block of a shell, without comments."""
         lines = self.text.replace("\\\n", " ").splitlines()
         if self.language == "console":
             lines = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
         return [line.strip() for line in lines if shlex.split(line, comments=True)]
 
-    def outputs(self) -> list[list[str]]:
+    def outputs(self):
         """Of a block of a console the lines below each command."""
         return [part.splitlines()[1:] for part in re.split(r"^\$ ", self.text, flags=re.MULTILINE)[1:]]
 
 
-def page_text(page: str) -> str:
+def page_text(page):
     return (ROOT / page).read_text(encoding="utf-8")
 
 
-def blocks_of(page: str, language: str | None = None) -> list[Block]:
+def blocks_of(page, language=None):
     text = page_text(page)
     matches = re.finditer(r"^```([^\n`]*)\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
     blocks = [Block(page, text[: match.start()].count("\n") + 1, match[1], match[2]) for match in matches]

@@ -11,7 +11,6 @@
 - SHOWN: words of those lines of the page's text blocks that were printed, but for the width of their columns.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 from blocks import ROOT, blocks_of
@@ -22,7 +21,7 @@ from idwbench.sweep.shipped import shipped_sweeps
 DATABASE = "results/idwbench.db"
 
 
-def sweep(name: str, dataset: str, grid: str, db: str = DATABASE, protocol: str = "{epochs: 1}") -> None:
+def sweep(name, dataset, grid, db=DATABASE, protocol="{epochs: 1}"):
     """Train a small sweep under the name of a long one."""
     path = Path(f"small_{name}.yaml")
     path.write_text(f"name: {name}\ndataset: {dataset}\nprotocol: {protocol}\nseeds: 1\ngrid: {grid}\n")
@@ -30,41 +29,41 @@ def sweep(name: str, dataset: str, grid: str, db: str = DATABASE, protocol: str 
     path.unlink()
 
 
-def tutorial() -> None:
+def tutorial():
     """Shorten the shipped sweep to one seed."""
     text = (ROOT / "sweeps/two_moons.yaml").read_text(encoding="utf-8")
     Path("two_moons.yaml").write_text(text.replace("seeds: 10", "seeds: 1"), encoding="utf-8")
     shipped_sweeps()["two_moons"] = Path("two_moons.yaml").absolute()
 
 
-def patching() -> None:
+def patching():
     [rows] = blocks_of("docs/patching.md", "csv")
     Path("patches.csv").write_text(rows.text, encoding="utf-8")
 
 
-def claims() -> None:
+def claims():
     sweep("small", "two_moons", "{method: idw, prototypes: 2}", "results.db")
     sweep("small", "two_moons", "{method: idw, prototypes: 2}")
 
 
-def perceptrons() -> None:
+def perceptrons():
     for name, record in (("dual_form", "false"), ("dual_history", "true")):
         grid = f"{{kind: mlp, width: 3, record: {record}}}"
         sweep(name, "two_moons", grid, protocol="{epochs: 1, optimizer: sgd}")
 
 
-def hash_tables() -> None:
+def hash_tables():
     data = "{name: lookup, items: [2, 4, 8], dimensions: [2, 4], queries: 8, noise: 0.1}"
     sweep("hash_table_capacity", data, "{kind: hash_table, similarity: idw}")
     learned = "{kind: hash_table, similarity: idw, projections: linear}"
     sweep("hash_table_learned", "{name: lookup, items: 4, dimensions: 2, queries: 8}", learned)
 
 
-def own_text() -> None:
+def own_text():
     Path("my.txt").write_text("A fox saw a crow with a piece of cheese.\n" * 60, encoding="utf-8")
 
 
-PREPARED: dict[str, Callable[[], None]] = {
+PREPARED = {
     "docs/claims.md": claims,
     "docs/dual_form.md": perceptrons,
     "docs/hash_table.md": hash_tables,
@@ -72,7 +71,7 @@ PREPARED: dict[str, Callable[[], None]] = {
     "docs/patching.md": patching,
     "docs/tutorial.md": tutorial,
 }
-PARSED: dict[tuple[str, str], str] = {
+PARSED = {
     ("docs/published.md", "idwbench sweep sweeps/dual_history.yaml"): "records 3.8 GB",
     ("docs/published.md", "idwbench explain RUN_KEY"): "needs the recording above",
     ("docs/attribution.md", ""): "needs the long training of the first block",
@@ -82,7 +81,7 @@ PARSED: dict[tuple[str, str], str] = {
     ("docs/language_models.md", ""): "minutes, and a recording of gigabytes",
     ("docs/sweeps.md", "idwbench runs watch"): "watches; tests/cli",
 }
-PROGRAMS: dict[str, str] = {
+PROGRAMS = {
     "source .venv/bin/activate": "the tests run in an environment",
     "python3 -m venv .venv": "tests/packaging/test_wheel.py makes environments",
     ".venv/bin/pip install .": "tests/packaging/test_wheel.py installs",
@@ -91,7 +90,7 @@ PROGRAMS: dict[str, str] = {
     "export DASK_": "settings of a cluster",
 }
 COMPILED = {"docs/cluster.md": "needs Slurm"}
-SHORTER: dict[tuple[str, str], list[str]] = {
+SHORTER = {
     ("docs/explain.md", "idwbench train"): ["--epochs", "3"],
     ("docs/patching.md", "idwbench train"): ["--epochs", "5"],
     ("docs/patching.md", "idwbench patch"): ["--force"],
@@ -99,7 +98,7 @@ SHORTER: dict[tuple[str, str], list[str]] = {
 # Languages of blocks that are not code, or are checked by other tests: SQL by tests/results/test_results_views.py.
 NOT_CODE = {"", "csv", "sql", "text", "toml", "{eval-rst}", "{toctree}", "{include}"}
 SHOWN = {"README.md": ("test", "code"), "docs/tutorial.md": ("test", "types"), "docs/reports.md": ("test", "two_moons")}
-HOLDS: dict[str, tuple[str, ...]] = {
+HOLDS = {
     "README.md": ("sum(line.startswith(('idw p=', 'inv_dist p=', 'neg_dist p=')) for line in words) == 3",),
     "docs/attribution.md": (
         "top.shape == (3, 5)",

@@ -10,12 +10,11 @@ import shlex
 import tomllib
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import typer.main
-from blocks import PAGES, ROOT, Block, blocks_of, page_text
+from blocks import PAGES, ROOT, blocks_of, page_text
 from pages import COMPILED, HOLDS, NOT_CODE, PARSED, PREPARED, PROGRAMS, SHORTER, SHOWN
 from typer.testing import CliRunner
 
@@ -44,8 +43,8 @@ def test_the_blocks_of_the_page_run_in_order(page, tmp_path, monkeypatch, capsys
     monkeypatch.syspath_prepend(tmp_path)  # a program finds the modules beside it
     monkeypatch.delenv("IDWBENCH_DB", raising=False)
     monkeypatch.setitem(shipped_sweeps(), "two_moons", shipped_sweeps()["two_moons"])  # the tutorial shortens it
-    names: dict[str, Any] = {"__name__": "docs"}
-    printed: list[str] = []
+    names = {"__name__": "docs"}
+    printed = []
     PREPARED.get(page, lambda: None)()
     capsys.readouterr()
     for block in blocks_of(page):
@@ -60,9 +59,9 @@ def test_the_blocks_of_the_page_run_in_order(page, tmp_path, monkeypatch, capsys
         assert eval(expression, context), expression
 
 
-def run_block(block: Block, names: dict[str, Any]) -> list[str]:
+def run_block(block, names):
     """Run or check a block, and return what its commands printed."""
-    printed: list[str] = []
+    printed = []
     if block.language == "python":
         run_python(block, names)
     elif block.language == "yaml":
@@ -83,7 +82,7 @@ def run_block(block: Block, names: dict[str, Any]) -> list[str]:
     return printed
 
 
-def run_python(block: Block, names: dict[str, Any]) -> None:
+def run_python(block, names):
     """Run a block as a file, since the source of a registered score is part of the keys of its runs."""
     path = Path(f"block_{block.line}.py").absolute()
     path.write_text(block.text, encoding="utf-8")
@@ -92,7 +91,7 @@ def run_python(block: Block, names: dict[str, Any]) -> None:
         exec(code, names)
 
 
-def run_command(page: str, command: str) -> list[str]:
+def run_command(page, command):
     """Run or check one command, and return what it printed."""
     program, *words = shlex.split(command, comments=True)
     if program == "make":
@@ -112,9 +111,9 @@ def run_command(page: str, command: str) -> list[str]:
     return []
 
 
-def parse(words: list[str]) -> None:
+def parse(words):
     """Fail unless the command line accepts the words, and has the sweep that they name."""
-    command: Any = typer.main.get_command(app)
+    command = typer.main.get_command(app)
     if words[0].startswith("--"):
         assert words[0] in {option for one in command.params for option in one.opts}
         return
@@ -126,14 +125,14 @@ def parse(words: list[str]) -> None:
         assert (ROOT / file if "/" in file else sweep_path(file)).is_file(), file
 
 
-def masked(line: str) -> str:
+def masked(line):
     """The line with its numbers masked: their digits differ between processors."""
     return " ".join(re.sub(r"[-+]?\d[\d.,]*(e[-+]?\d+)?", "#", line).split())
 
 
 def test_commands_in_the_text_have_only_options_that_exist():
     """Of commands in a sentence or an indented block, such as `idwbench runs list --state failed`."""
-    group: Any = typer.main.get_command(app)
+    group = typer.main.get_command(app)
     text = re.sub(r"^```.*?^```$", "", "\n".join(map(page_text, PAGES)), flags=re.DOTALL | re.MULTILINE)
     for line in re.findall(r"(?:`|^    )idwbench ([^`&\n]+)", text, flags=re.MULTILINE):
         command, words = group, line.split()
@@ -148,7 +147,6 @@ def test_the_error_that_the_readme_shows_is_that_of_its_sweep(tmp_path):
     broken = tmp_path / "broken.yaml"
     broken.write_text(blocks_of("README.md", "yaml")[0].text.replace("method: [", "methd: ["))
     message = re.search(r"`scores.yaml:(\d+:\d+: [^`]*)`", page_text("README.md"))
-    assert message is not None
     result = CliRunner().invoke(app, ["sweep", str(broken)])
     assert result.stderr.strip() == f"{broken}:{' '.join(message[1].split())}"
 

@@ -16,17 +16,17 @@ PUBLISHED = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "results/publ
 ALL = [*PAGES, "CHANGES.md", *PUBLISHED]
 
 
-def prose(page: str) -> str:
+def prose(page):
     return re.sub(r"^```.*?^```$", "", page_text(page), flags=re.DOTALL | re.MULTILINE)
 
 
-def links(page: str) -> list[str]:
+def links(page):
     return re.findall(r"\]\(<?([^)>\s]+)>?\)", prose(page))
 
 
-def anchors(page: str) -> set[str]:
+def anchors(page):
     """The anchors of the headings, as code hosts and the site make them."""
-    found: set[str] = set()
+    found = set()
     for heading in re.findall(r"^#{1,6} (.+)$", prose(page), flags=re.MULTILINE):
         text = re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", heading).replace("`", "").strip().lower()
         slug = re.sub(r"[^\w\- ]", "", text).replace(" ", "-")

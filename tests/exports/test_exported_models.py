@@ -4,16 +4,12 @@ import ast
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import skops.io
 from made_models import METHODS, NAMES, exact_outputs, far_inputs, hard_inputs, made_model, onnx_session, run_onnx
-from numpy.typing import NDArray
 
 from idwbench.attention.records import Method
 from idwbench.attention.scores import METHODS as REGISTERED
@@ -24,39 +20,35 @@ from idwbench.exports import numpy_module, onnx_model
 from idwbench.exports.model import export_model, model_card
 from idwbench.exports.numpy_module import numpy_source
 from idwbench.exports.skops_model import TRUSTED_TYPES
-from idwbench.models.saved_model import SavedModel
-
-# Labels and probabilities, or predictions, of inputs.
-Answers = Callable[[NDArray[Any]], tuple[Any, Any]]
 
 
-def module_of(source: str) -> dict[str, Any]:
-    names: dict[str, Any] = {}
+def module_of(source):
+    names = {}
     exec(compile(source, "model.py", "exec"), names)
     return names
 
 
-def of_module(path: Path) -> tuple[Answers, dict[str, Any]]:
+def of_module(path):
     module = module_of(path.read_text())
     card = json.loads(module["__doc__"][module["__doc__"].index("{\n") :])
     return lambda inputs: (module["predict"](inputs), module.get("predict_proba", module["predict"])(inputs)), card
 
 
-def of_onnx(path: Path) -> tuple[Answers, dict[str, Any]]:
-    def answers(inputs: NDArray[Any]) -> tuple[Any, Any]:
+def of_onnx(path):
+    def answers(inputs):
         [found] = run_onnx(path, inputs.astype(np.float32))
         return found.get("label", found.get("predictions")), found.get("probabilities", found.get("predictions"))
 
     return answers, json.loads(onnx_session(path).get_modelmeta().custom_metadata_map["model.json"])
 
 
-def of_estimator(path: Path) -> tuple[Answers, dict[str, Any]]:
+def of_estimator(path):
     estimator = skops.io.load(path, trusted=TRUSTED_TYPES)
     probabilities = getattr(estimator, "predict_proba", estimator.predict)
     return lambda inputs: (estimator.predict(inputs), probabilities(inputs)), json.loads(estimator[-1].model_card_)
 
 
-def float32(inputs: NDArray[Any]) -> NDArray[np.float64]:
+def float32(inputs):
     """Return inputs that ONNX can hold, for which scikit-learn's scaler is given float64."""
     return inputs.astype(np.float32).astype(np.float64)
 
@@ -66,7 +58,7 @@ BOUNDS = {"py": 1e-12, "onnx": 2 * np.finfo(np.float32).eps, "skops": 1e-9}
 
 
 @pytest.fixture(params=FORMATS)
-def suffix(request: pytest.FixtureRequest) -> str:
+def suffix(request):
     return str(request.param)
 
 
@@ -210,7 +202,7 @@ def test_names_of_classes_cannot_leave_the_text_of_the_module():
 # Estimators
 
 
-def estimator_of(model: SavedModel, path: Path) -> Any:
+def estimator_of(model, path):
     """Export a model and load it with the documented types only."""
     export_model(model, path, overwrite=True)
     return skops.io.load(path, trusted=TRUSTED_TYPES)

@@ -3,7 +3,6 @@
 import copy
 import json
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import onnx
@@ -13,11 +12,11 @@ from blob_data import make_dataset, make_regression
 from made_models import hard_inputs, made_model, onnx_session, run_onnx
 
 import idwbench
-from idwbench.data.dataset import Dataset, Scaling
+from idwbench.data.dataset import Scaling
 from idwbench.errors import OutputError
 from idwbench.exports.model import export_model
 from idwbench.exports.onnx_model import onnx_content
-from idwbench.models.networks import Network, initial_network, load_network
+from idwbench.models.networks import initial_network, load_network
 from idwbench.models.patched_network import PatchedNetwork
 from idwbench.results.store import Results
 from idwbench.runs.kinds.models import parse_model
@@ -48,11 +47,11 @@ CARD = {"kind": "network", "model": "a network"}
 PIXELS = Scaling(np.full(24, 2.0), np.linspace(0.5, 3, 24))
 
 
-def image_data() -> Dataset:
+def image_data():
     return replace(make_dataset(n_features=24), image_shape=(4, 6), scaling=PIXELS)
 
 
-def made_network(dataset: Dataset, **settings: Any) -> Network:
+def made_network(dataset, **settings):
     """Return an untrained network whose head and biases are not 0."""
     network = initial_network(parse_model({"kind": "network", **settings}), dataset, np.random.default_rng(0)).eval()
     generator = torch.Generator().manual_seed(1)

@@ -8,14 +8,13 @@ import math
 import os
 import random
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from array_models import saved_array_model
 from mutations import mutated_model, mutated_text, wrong_command
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from idwbench.cli.app import app
 from idwbench.data.loading import load_dataset
@@ -34,17 +33,17 @@ MOST_PLANNED = 500  # runs of a mutated sweep that is still valid
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch) -> Path:
+def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("IDWBENCH_DB", raising=False)
     return tmp_path
 
 
-def typed(*arguments: object) -> Result:
+def typed(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
-def problem(result: Result, *codes: int) -> str:
+def problem(result, *codes):
     """Return what is wrong with the answer to wrong input; nothing if it is as it should be."""
     if not isinstance(result.exception, SystemExit):
         return f"{result.exception!r}"
@@ -55,13 +54,11 @@ def problem(result: Result, *codes: int) -> str:
     return ""
 
 
-def names(folder: Path) -> set[str]:
+def names(folder):
     return {str(path.relative_to(folder)) for path in folder.rglob("*")}
 
 
-def check_cases(
-    kind: str, cases: range, answer: Callable[[random.Random], tuple[str, str]], capsys: pytest.CaptureFixture[str]
-) -> Counter[str]:
+def check_cases(kind, cases, answer, capsys):
     """Answer each case by an outcome and what is wrong with it; return how often there was each outcome."""
     wrong, counted = [], Counter()
     for case in cases:
@@ -79,7 +76,7 @@ def check_cases(
 def test_mutated_sweep_files_are_refused_in_one_line_or_planned(part, folder, capsys):
     path = folder / "mutated.yaml"
 
-    def answer(draw: random.Random) -> tuple[str, str]:
+    def answer(draw):
         path.write_bytes(mutated_text(draw, draw.choice(SWEEPS).read_text()))
         try:
             spec = read_sweep(path)
@@ -99,7 +96,7 @@ def test_mutated_sweep_files_are_refused_in_one_line_or_planned(part, folder, ca
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory) -> dict[str, bytes]:
+def models(tmp_path_factory):
     """Small models by the name of their file: with a patch, and of a regression."""
     folder, generator = tmp_path_factory.mktemp("models"), np.random.default_rng(0)
     for name, outputs in {"two_moons": 2, "sine": 1}.items():
@@ -116,7 +113,7 @@ def models(tmp_path_factory) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("part", range(10 if LONG else 1))
 def test_mutated_model_files_are_refused_in_one_line_or_read(part, folder, models, capsys):
-    def answer(draw: random.Random) -> tuple[str, str]:
+    def answer(draw):
         path = folder / draw.choice(sorted(models))
         path.write_bytes(mutated_model(draw, models[path.name], path.suffix))
         query = "0.5,1.0" if "moons" in path.name else "0.5"
@@ -144,7 +141,7 @@ def test_wrong_command_lines_are_refused_in_one_line(part, folder, models, capsy
     (folder / "table.csv").write_text("a,b,label\n1,2,x\n2,3,y\n3,4,x\n4,5,y\n")
     before = names(folder)
 
-    def answer(draw: random.Random) -> tuple[str, str]:
+    def answer(draw):
         arguments = wrong_command(draw)
         wrong = problem(typed(*arguments), 1, 2)
         written = names(folder) ^ before

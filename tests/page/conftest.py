@@ -1,6 +1,4 @@
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
 
 import made_pages
 import pytest
@@ -17,25 +15,25 @@ FLAGS = (
 
 
 @pytest.fixture(scope="session")
-def filled_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def filled_page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
     return write_page(made_pages.filled(folder / "filled.db"), folder / "filled.html")
 
 
 @pytest.fixture(scope="session")
-def half_filled_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def half_filled_page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
     return write_page(made_pages.half_filled(folder / "half.db"), folder / "half.html")
 
 
 @pytest.fixture(scope="session")
-def empty_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def empty_page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
     return write_page(Results(folder / "empty.db"), folder / "empty.html")
 
 
 @pytest.fixture(scope="session")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+def browser(tmp_path_factory):
     """Chromium with an empty profile and without network services; `.ci/run` installs it."""
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if chromium is None or driver is None:

@@ -1,21 +1,17 @@
 """Databases for the tests of the page: their runs were not trained."""
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 from stored_runs import run_result
 
 from idwbench.results.store import Results
-from idwbench.runs.config import RunConfig, run_config
-from idwbench.runs.results import CurvePoint, RunResult
+from idwbench.runs.config import run_config
+from idwbench.runs.results import CurvePoint
 
 EVIL = '<script>document.title = "owned"</script>'
 _EPOCHS = 3
 
 
-def result(config: RunConfig, accuracy: float, features: int, *, state: str = "complete") -> RunResult:
+def result(config, accuracy, features, *, state="complete"):
     """Return a result with a curve, keys and values that follow from the seed."""
     generator = np.random.default_rng(config.seed)
     prototypes = config.model.prototypes
@@ -34,9 +30,9 @@ def result(config: RunConfig, accuracy: float, features: int, *, state: str = "c
     )
 
 
-def moons_configs(seeds: int = 2) -> list[RunConfig]:
+def moons_configs(seeds=2):
     """Return runs of three methods, one of them on a grid of power and epsilon."""
-    models: list[dict[str, Any]] = [
+    models = [
         {"method": "idw", "prototypes": 4, "power": power, "epsilon": epsilon}
         for power in (2.0, 8.0)
         for epsilon in (0.001, 0.1)
@@ -45,7 +41,7 @@ def moons_configs(seeds: int = 2) -> list[RunConfig]:
     return [run_config("two_moons", seed=seed, epochs=_EPOCHS, **model) for model in models for seed in range(seeds)]
 
 
-def digits_configs() -> list[RunConfig]:
+def digits_configs():
     """Return runs whose keys are points, and runs whose keys are directions."""
     return [
         run_config("digits", method=method, prototypes=3, seed=seed, epochs=_EPOCHS)
@@ -54,7 +50,7 @@ def digits_configs() -> list[RunConfig]:
     ]
 
 
-def store(results: Results, name: str, configs: Sequence[RunConfig], description: str = "", features: int = 2) -> None:
+def store(results, name, configs, description="", features=2):
     """Store a sweep with a result for each run; the first settings have the best accuracy."""
     keys = results.register_sweep(name, description, f"name: {name}", configs)
     results.lease(keys)
@@ -64,7 +60,7 @@ def store(results: Results, name: str, configs: Sequence[RunConfig], description
     results.finish(finished, data_sha256="0" * 64)
 
 
-def filled(path: Path) -> Results:
+def filled(path):
     """Return a database with two sweeps of complete runs, one of them with a name that is HTML."""
     results = Results(path)
     store(results, "moons", moons_configs(), "Three methods on Two Moons")
@@ -72,7 +68,7 @@ def filled(path: Path) -> Results:
     return results
 
 
-def half_filled(path: Path) -> Results:
+def half_filled(path):
     """Return a database with planned, running, diverged, failed and complete runs of one sweep."""
     results = Results(path)
     configs = moons_configs()

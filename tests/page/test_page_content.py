@@ -4,10 +4,8 @@ import base64
 import io
 import re
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import made_pages
 import numpy as np
@@ -20,31 +18,30 @@ from idwbench.figures.moons import HeatMap
 from idwbench.page import cases, charts, groups, prototypes, writing
 from idwbench.page.charts import heat_map_chart
 from idwbench.page.groups import choose_runs, rank_settings
-from idwbench.page.parts import Part, image_picture, key_picture, size_of
+from idwbench.page.parts import image_picture, key_picture, size_of
 from idwbench.page.writing import page_content, write_page
 from idwbench.report.leaderboard import leaderboard
-from idwbench.results.store import Results
 
 DOCS = (Path(__file__).parents[2] / "docs/reports.md").read_text(encoding="utf-8")
 MOST = 5_000_000  # bytes
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Results:
+def filled(tmp_path_factory):
     return made_pages.filled(tmp_path_factory.mktemp("filled") / "filled.db")
 
 
-def part(results: Results, group: str, name: str, **selection: Any) -> Part:
+def part(results, group, name, **selection):
     [(_, parts)] = page_content(results, group, **selection).groups
     return next(found for found in parts if found.name == name)
 
 
-def rows_of(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
+def rows_of(spec):
     (rows,) = spec["datasets"].values()
     return rows
 
 
-def unpacked(picture: str) -> np.ndarray:
+def unpacked(picture):
     file = base64.b64decode(picture.removeprefix("data:image/png;base64,"))
     return np.asarray(Image.open(io.BytesIO(file)).convert("RGB"))
 
@@ -53,7 +50,6 @@ def test_the_page_is_one_file_below_five_megabytes_that_may_load_nothing(filled_
     text = filled_page.read_text()
     assert len(text.encode()) < MOST
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
-    assert policy is not None
     assert policy[1].startswith("default-src 'none'; script-src 'unsafe-inline';")
     assert "unsafe-eval" not in policy[1]
     own = re.sub(r"<script>.*?</script>", "", text, flags=re.S)  # the libraries name their licences by address
@@ -130,7 +126,7 @@ def test_the_nearest_training_images_are_those_of_brute_force_and_keys_are_drawn
     from idwbench.data import loading
     from idwbench.errors import DatasetError
 
-    def missing(*arguments: object) -> None:
+    def missing(*arguments):
         raise DatasetError("no such folder")
 
     monkeypatch.setattr(loading, "load_dataset", missing)
@@ -160,7 +156,7 @@ def test_charts_show_few_settings_and_groups_beyond_the_budget_the_head_of_their
     assert len(run_keys) == 10 * 2
     assert left_out == ["10 of 80 settings: the best of each method and number of prototypes"]
 
-    def names(group: str | None = None) -> list[list[str]]:
+    def names(group=None):
         return [[part.name for part in parts] for _, parts in page_content(filled, group).groups]
 
     (first, parts), _ = page_content(filled).groups

@@ -1,19 +1,13 @@
 """The page in a headless Chromium."""
 
-from collections.abc import Callable
 from importlib.resources import files
-from pathlib import Path
-from typing import Any
 
 import pytest
 from made_pages import EVIL
-from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-Open = Callable[..., webdriver.Chrome]
 BOARD = ".part[id$=leaderboard] .table"
 AXE = files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
 _SERIOUS = """
@@ -41,10 +35,10 @@ return [...arguments[0].querySelectorAll(".detail tbody tr")].map((row) => {
 
 
 @pytest.fixture
-def opened(browser: webdriver.Chrome) -> Open:
+def opened(browser):
     """Return a function that opens a page with a width of the window and a colour scheme."""
 
-    def open_page(path: Path, width: int = 1280, scheme: str = "light") -> webdriver.Chrome:
+    def open_page(path, width=1280, scheme="light"):
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         feature = {"name": "prefers-color-scheme", "value": scheme}
@@ -57,32 +51,32 @@ def opened(browser: webdriver.Chrome) -> Open:
     return open_page
 
 
-def groups(browser: webdriver.Chrome) -> list[str]:
+def groups(browser):
     found = browser.find_elements(By.ID, "group")
     return [option.text for option in Select(found[0]).options] if found else []
 
 
-def show(browser: webdriver.Chrome, name: str) -> None:
+def show(browser, name):
     Select(browser.find_element(By.ID, "group")).select_by_visible_text(name)
 
 
-def draw_all(browser: webdriver.Chrome) -> int:
+def draw_all(browser):
     return WebDriverWait(browser, 30, 0.05).until(
         lambda found: (n := found.execute_script(_ALL_DRAWN)) is not None and (n, True)
     )[0]
 
 
-def shown(browser: webdriver.Chrome, selector: str) -> list[WebElement]:
+def shown(browser, selector):
     return browser.find_elements(By.CSS_SELECTOR, f".group:not([hidden]) {selector}")
 
 
-def column(browser: webdriver.Chrome, name: str) -> list[str]:
+def column(browser, name):
     heads = [head.text for head in shown(browser, f"{BOARD} thead th")]
     place = heads.index(name) + 1
     return [cell.text for cell in shown(browser, f"{BOARD} tbody tr td:nth-child({place})")]
 
 
-def problems(browser: webdriver.Chrome) -> list[Any]:
+def problems(browser):
     return [entry["message"] for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
 
 

@@ -17,12 +17,12 @@ MODELS = ({"kind": "scikit_learn", "method": "knn"}, {"kind": "scikit_learn", "m
 PROTOCOL = {"epochs": 5, "batch_size": 4, "learning_rate": 0.1}
 
 
-def settings_of(model: dict) -> dict:
+def settings_of(model):
     return {**model, **PROTOCOL, **({} if "kind" in model else {"prototypes": 8})}
 
 
 @pytest.fixture
-def accuracies() -> np.ndarray:
+def accuracies():
     """By data set, model and seed of the data; two models tie on the first data set."""
     found = np.random.default_rng(0).uniform(0.5, 1, (len(SETS), len(MODELS), 5)).round(3)
     found[0, 1] = found[0, 0]
@@ -40,7 +40,7 @@ def report(accuracies):
     return summarise(runs)
 
 
-def columns(tables) -> dict[str, list[str]]:
+def columns(tables):
     return {column.name: [cell.text for cell in column.cells] for table in tables for column in table.columns}
 
 

@@ -13,13 +13,13 @@ from idwbench.attention.scores import BUILT_IN_METHODS
 from idwbench.report.labels import value_label
 from idwbench.report.leaderboard import leaderboard
 from idwbench.report.render import TABLE_FORMATS, escape_latex, render
-from idwbench.report.summaries import Section, section_tables, summarise
+from idwbench.report.summaries import section_tables, summarise
 from idwbench.report.tables import ROW_COLUMNS, Cell, Column, Table
 from idwbench.report.text import render_text
 
 
 @pytest.fixture
-def sections() -> tuple[Section, ...]:
+def sections():
     """Three sections: moons with holdout, ten seeds and divergence; MNIST with n = 1; a regression."""
     runs = []
     for place, method in enumerate(("scaled_dot", "gaussian", "inv_dist", "idw")):
@@ -37,7 +37,7 @@ def sections() -> tuple[Section, ...]:
 
 
 @pytest.fixture
-def tables(sections: tuple[Section, ...]) -> tuple[Table, ...]:
+def tables(sections):
     return section_tables(sections)
 
 
@@ -136,6 +136,10 @@ def test_no_line_is_longer_than_the_terminal_and_no_word_or_number_is_broken(tab
 def test_a_narrow_terminal_lists_what_it_leaves_out_repeats_what_names_a_row_and_stars_the_best(tables):
     assert "Not shown in 80 columns: learned parameters, train" in render_text(tables, 80)
     assert "Not shown" not in render_text(tables, 140)
+    runs = [stored_run(0.9, dataset="two_moons", power=power, seed=seed) for power in (1, 2) for seed in range(3)]
+    for split, left_out in {"test": "learned parameters, train", "train": "learned parameters"}.items():
+        text = render_text([leaderboard(runs, split=split)], 36)
+        assert f"Not shown in 36 columns: {left_out}." in " ".join(text.split())
     rates = [
         stored_run(0.9, validation=0.8, dataset="two_moons", method=m, learning_rate=r, epochs=e)
         for m, r, e in (("idw", 0.1, 20), ("idw", 1, 20), ("idw", 1, 30), ("fc_relu", 1, 20))

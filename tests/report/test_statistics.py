@@ -14,16 +14,15 @@ from idwbench.report.leaderboard import leaderboard
 from idwbench.report.render import render
 from idwbench.report.statistics import ALPHA, mean_interval, signed_rank_p_value
 from idwbench.report.summaries import section_tables, summarise
-from idwbench.results.records import StoredRun
 
 TIE = 1e-12
 
 
-def p_value(first, second) -> float:
+def p_value(first, second):
     return signed_rank_p_value([a - b for a, b in zip(first, second, strict=True)], TIE)
 
 
-def by_enumeration(differences: list[float]) -> float:
+def by_enumeration(differences):
     """The two-sided p-value, 2 · min(P(W ≤ w), P(W ≥ w)), over all signs of the ranks, each as likely as another."""
     from scipy import stats
 
@@ -81,7 +80,7 @@ def test_six_pairs_are_the_fewest_that_can_differ_and_equal_values_have_p_value_
     assert p_value([0.9] * 8, [0.9] * 8) == p_value([], []) == 1
 
 
-def scipys_interval(values: list[float], method: str) -> tuple[float, float]:
+def scipys_interval(values, method):
     from scipy import stats
 
     found = stats.bootstrap(
@@ -94,7 +93,6 @@ def scipys_interval(values: list[float], method: str) -> tuple[float, float]:
 def test_the_interval_of_a_mean_is_scipys_bca_interval_in_any_order(n):
     values = np.random.default_rng(n).beta(20, 2, n).tolist()
     found = mean_interval(dict(enumerate(values)))
-    assert found is not None
     assert (found.low, found.high) == pytest.approx(scipys_interval(values, "BCa"), rel=1e-12)
     assert found.method == "BCa"
     assert found.low < np.mean(values) < found.high
@@ -107,27 +105,26 @@ def test_where_bca_is_undefined_the_percentile_interval_takes_its_place():
     # The difference is below the rounding of the means: SciPy returns NaN for BCa.
     values = [1e16, 1e16, 1e16 + 2]
     found = mean_interval(dict(enumerate(values)))
-    assert found is not None
     assert (found.low, found.high, found.method) == (*scipys_interval(values, "percentile"), "percentile")
 
 
 NOTE = "The result of kernel regression does not depend on the seed; it counts once and has no spread."
 
 
-def stored(accuracy: float, *, data_seed: int = 0, noise: float = 0.1, **settings) -> StoredRun:
+def stored(accuracy, *, data_seed=0, noise=0.1, **settings):
     data = {"name": "two_moons", "noise": noise, "seed": data_seed}
     return stored_run(accuracy, dataset=data, validation=accuracy, train=None, **settings)
 
 
-def networks(n: int = 6, **settings) -> list[StoredRun]:
+def networks(n=6, **settings):
     return [stored(0.8 + seed / 100, seed=seed, **settings) for seed in range(n)]
 
 
-def kernels(n: int = 6) -> list[StoredRun]:
+def kernels(n=6):
     return [stored(0.9, seed=seed, kind="kernel_regression") for seed in range(n)]
 
 
-def over_data(n: int = 6, step: float = 0.01, **settings) -> list[StoredRun]:
+def over_data(n=6, step=0.01, **settings):
     return [stored(0.8 + step * seed, data_seed=seed, **settings) for seed in range(n)]
 
 

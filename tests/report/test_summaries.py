@@ -9,22 +9,20 @@ import pytest
 from stored_runs import stored_run
 
 from idwbench.attention.scores import METHODS
-from idwbench.report.frame import Row
 from idwbench.report.leaderboard import leaderboard
-from idwbench.report.references import REFERENCES, SOURCES, Reference, find_reference
-from idwbench.report.render import TABLE_FORMATS, render
-from idwbench.report.summaries import Section, section_tables, summarise
-from idwbench.results.records import StoredRun
+from idwbench.report.references import REFERENCES, SOURCES, find_reference
+from idwbench.report.render import render
+from idwbench.report.summaries import section_tables, summarise
 from idwbench.runs.metrics import METRICS, MetricDefinition
 
 TEN = range(10)
 
 
-def best(rows: tuple[Row, ...], split: str = "test") -> list[str]:
+def best(rows, split="test"):
     return [row.model.method for row in rows if split in row.statistics and row.statistics[split].best]
 
 
-def references(section: Section, row: Row) -> dict[str, Reference]:
+def references(section, row):
     return {source: found for source in SOURCES if (found := section.reference(source, row)) is not None}
 
 
@@ -132,7 +130,7 @@ def test_titles_name_what_differs_from_the_default_or_between_sections_the_paper
 
 
 def test_a_users_file_is_named_by_itself_and_by_content_only_when_two_share_a_name():
-    def file(folder: str, sha: str, seed: int) -> StoredRun:
+    def file(folder, sha, seed):
         return stored_run(dataset={"name": "npz", "path": f"{folder}/mine.npz", "sha256": sha * 64}, seed=seed)
 
     moved = summarise([file("here", "a", 0), file("there", "a", 1)])
@@ -211,13 +209,13 @@ def test_every_format_shows_the_interval():
             assert repr(record["test_low"]) in render(tables, table_format)
 
 
-def study(gap: float) -> StoredRun:
+def study(gap):
     metrics = {("cases", "gap"): gap}
     return stored_run(None, train=None, metrics=metrics, kind="patch_study", cases="wrong", prototypes=20)
 
 
 @pytest.fixture(autouse=True)
-def _gap(monkeypatch: pytest.MonkeyPatch) -> None:
+def _gap(monkeypatch):
     lower = MetricDefinition("gap", "classification", percent=False, higher_is_better=False)
     monkeypatch.setitem(METRICS, lower.name, lower)
 
@@ -252,23 +250,6 @@ def test_runs_without_the_metric_keep_their_row_and_are_counted_but_not_a_table_
     (section,) = summarise(runs, "gap")
     # The regression has another task, which cannot have the metric.
     assert section.notes[-1] == "1 complete run of other tables without the metric 'gap'; not shown."
-
-
-def test_baselines_are_rows_like_other_methods():
-    runs = [stored_run(0.8, seed=seed) for seed in range(3)]
-    runs += [stored_run(0.9, seed=seed, kind="baseline", method="kmeans") for seed in range(3)]
-    report = summarise(runs)
-    assert [(row.model.method, row.n) for row in report[0].rows] == [("idw", 3), ("kmeans", 3)]
-    board = leaderboard(runs)
-    assert [column.name for column in board.columns[:3]] == ["rank", "method", "n"]
-    assert [(row["rank"], row["method"]) for row in board.records()] == [(1, "kmeans"), (2, "idw")]
-    for shown in (section_tables(report), [board]):
-        for table_format in TABLE_FORMATS:
-            assert "kmeans" in render(shown, table_format)
-    record = json.loads(render(section_tables(report), "json"))[1]
-    assert (record["model"], record["method"], record["parameters"], record["initialisation"]) == (
-        *("baseline", "kmeans", {}, None),
-    )
 
 
 def test_a_kind_of_run_without_the_metric_is_not_shown_and_one_of_a_study_has_its_own_split():

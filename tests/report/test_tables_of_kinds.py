@@ -21,8 +21,6 @@ from idwbench.report.lookups import (
     predicted_capacity,
 )
 from idwbench.report.render import render
-from idwbench.report.tables import Table
-from idwbench.results.records import StoredRun
 
 OF = ["mnist", "fashion_mnist"]
 MNIST = {"name": "mnist", "scaling": "unit"}
@@ -35,7 +33,7 @@ PAPER = {  # Table 1, as printed
 }
 
 
-def share(place: int, layer: int, seed: int) -> float:
+def share(place, layer, seed):
     return 0.2 * (1 + place) + layer / 100 + seed**2 / 50
 
 
@@ -43,7 +41,7 @@ PROTOCOL = {"epochs": 8, "batch_size": 128, "learning_rate": 0.003, "optimizer":
 PROTOCOL |= {"momentum": 0.9, "gradient_clip": 1.0}
 
 
-def perceptron(dataset=SEQUENCE, seed: int = 0, state: str = "complete", depth: int = 2, **settings) -> StoredRun:
+def perceptron(dataset=SEQUENCE, seed=0, state="complete", depth=2, **settings):
     """Return a run whose metrics are functions of its seed."""
     name = dataset if isinstance(dataset, str) else dataset["name"]
     metrics = {("test", "wrong_inputs"): 300.0 + seed}
@@ -58,11 +56,11 @@ def perceptron(dataset=SEQUENCE, seed: int = 0, state: str = "complete", depth: 
 
 
 @pytest.fixture
-def table() -> tuple[Table, ...]:
+def table():
     return dual_form([perceptron(data, seed) for seed in range(3) for data in (SEQUENCE, MNIST, JOINT)])
 
 
-def columns(table: Table) -> dict[str, list[str]]:
+def columns(table):
     return {column.name: [cell.text for cell in column.cells] for column in table.columns}
 
 
@@ -148,12 +146,12 @@ def test_csv_and_json_hold_the_same_rows_one_for_each_setting_and_layer(table):
 ITEMS = [2**power for power in range(1, 12)]
 
 
-def recalls_of(known: float) -> dict[int, float]:
+def recalls_of(known):
     """A recall that falls linearly in log(items) and is 0.99 at `known` items."""
     return {n: min(1.0, 0.99 - 0.05 * math.log(n / known)) for n in ITEMS}
 
 
-def known_capacities(law, dimensions=(8, 16, 24, 32), seeds=5, noise=0.0) -> dict[int, dict[int, Capacity]]:
+def known_capacities(law, dimensions=(8, 16, 24, 32), seeds=5, noise=0.0):
     generator = np.random.default_rng(0)
     return {d: {s: Capacity(law(d) * math.exp(noise * generator.normal())) for s in range(seeds)} for d in dimensions}
 
@@ -197,7 +195,6 @@ def test_a_power_law_and_an_exponential_law_are_found_again():
 def test_the_fit_is_that_of_numpy_and_the_interval_covers_the_noise():
     found = known_capacities(lambda d: 2 * d**1.2, seeds=20, noise=0.3)
     fit = fit_capacity(found)
-    assert fit is not None
     x = [math.log(d) for d in found for _ in found[d]]
     y = [math.log(one.items) for by_seed in found.values() for one in by_seed.values()]
     slope, intercept = np.polyfit(x, y, 1)
@@ -215,17 +212,15 @@ def test_what_is_censored_or_missing_is_not_fitted_nor_are_few_dimensions_and_eq
     found[64][3] = Capacity(2048.0, "above")
     del found[8][0]
     fit = fit_capacity(found)
-    assert fit is not None
     assert (fit.dimensions, fit.n_seeds) == ((8, 16, 24, 32), 4)
     assert fit.exponent == pytest.approx(2)
     assert fit_capacity(known_capacities(float, dimensions=(8, 16))) is fit_capacity({}) is None
     fit = fit_capacity(known_capacities(lambda d: 7.0))
-    assert fit is not None
     assert (fit.exponent, fit.factor, fit.r_squared["power"]) == pytest.approx((0, 7, 1))
 
 
 def test_the_table_has_capacities_bounds_and_laws():
-    def stored(similarity: str, d: int, n: int, seed: int) -> StoredRun:
+    def stored(similarity, d, n, seed):
         dataset = {"name": "lookup", "dimensions": d, "items": n, "noise": 0.0}
         capacity = d * 1.1**seed if similarity == "inner_product" else 1e9
         recall = min(1.0, 0.99 - 0.1 * math.log(n / capacity))

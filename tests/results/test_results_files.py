@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from sqlalchemy.exc import OperationalError
+from stored_runs import query
 
 from idwbench.errors import DatabaseFullError, ResultsError
 from idwbench.results import database
@@ -180,11 +181,6 @@ def key(store, make_config, make_result):
     return key
 
 
-def execute(db, sql, *values):
-    with closing(sqlite3.connect(db)) as connection, connection:
-        connection.execute(sql, values)
-
-
 LACK = "is complete, but the database lacks its"
 
 
@@ -197,7 +193,7 @@ LACK = "is complete, but the database lacks its"
     ],
 )
 def test_a_complete_run_without_its_arrays_or_with_other_bytes_is_reported(store, db, key, change, problem):
-    execute(db, change)
+    query(db, change)
     with pytest.raises(ResultsError, match=f"run {key[:12]}") as caught:
         store.load_arrays(key)
     assert problem in str(caught.value)
@@ -224,7 +220,7 @@ DAMAGED = [
 @pytest.mark.parametrize(("column", "value", "reason"), DAMAGED)
 def test_a_damaged_value_is_one_line_that_names_run_and_column(store, db, key, column, value, reason):
     # Bytes that are no UTF-8 are stored as text, and other values as they are.
-    execute(db, f"UPDATE runs SET {column} = {'CAST(? AS TEXT)' if value == bytes([255]) else '?'}", value)
+    query(db, f"UPDATE runs SET {column} = {'CAST(? AS TEXT)' if value == bytes([255]) else '?'}", value)
     in_tables = [store.to_frame] if column in ("config", "seed", *FACTS) else []
     for read in (store.find_runs, lambda: store.find_run(key), lambda: store.load_runs([key]), *in_tables):
         with pytest.raises(ResultsError) as caught:
@@ -249,7 +245,7 @@ SHAPE = "UPDATE arrays SET shape = '{}'"
     ],
 )
 def test_a_damaged_metric_curve_or_shape_is_one_line_that_names_the_run(store, db, key, change, read, problem):
-    execute(db, change)
+    query(db, change)
     with pytest.raises(ResultsError, match=f"run {key[:12]}: its {problem}"):
         getattr(store, read)(*([] if read in ("find_runs", "to_frame") else [key]))
 
@@ -257,9 +253,9 @@ def test_a_damaged_metric_curve_or_shape_is_one_line_that_names_the_run(store, d
 def test_a_damaged_lease_is_taken_over(store, db, make_config):
     keys = store.plan([make_config(0)])
     store.lease(keys)
-    execute(db, "UPDATE runs SET pid = 'much'")
+    query(db, "UPDATE runs SET pid = 'much'")
     assert store.pending(keys) == keys
-    execute(db, "UPDATE runs SET attempt = 'much'")
+    query(db, "UPDATE runs SET attempt = 'much'")
     assert store.lease(keys) == keys
     assert store.find_run(keys[0]).attempt == 1
 
@@ -286,7 +282,7 @@ def test_an_error_of_writing_on_a_full_disk_is_a_full_disk(store, db, monkeypatc
 
 
 def test_a_damaged_configuration_stops_an_upgrade_that_changes_nothing(old_db):
-    execute(old_db, "UPDATE runs SET config = '{broken' WHERE id = 1")
+    query(old_db, "UPDATE runs SET config = '{broken' WHERE id = 1")
     with pytest.raises(ResultsError, match="was left unchanged: malformed JSON"):
         Results(old_db)
     with pytest.raises(ResultsError, match="has tables of version 0001"):

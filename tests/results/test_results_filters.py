@@ -1,5 +1,7 @@
 """Expressions on runs, by an oracle: Python itself on each row of the table that `to_frame` returns."""
 
+import socket
+
 import pandas
 import pytest
 
@@ -139,11 +141,13 @@ def test_of_a_text_that_no_run_has_the_nearest_value_is_known(filled, where, hin
 
 
 def test_runs_in_a_state_are_selected(store, make_config, make_result, as_other_process):
-    keys = store.plan([make_config(seed) for seed in range(4)])
+    keys = store.plan([make_config(seed) for seed in range(5)])
     store.finish([make_result(make_config(0)), make_result(make_config(1))])
     store.reset(keys[:2], ["complete"])
     store.lease([keys[0], keys[2]])
-    as_other_process("elsewhere", 1)
+    as_other_process(socket.gethostname(), 2**22 + 1)  # larger than any process number of Linux
+    store.lease(keys[4:])
+    as_other_process(socket.gethostname(), 1)
 
     def selected(*states):
         return [keys.index(key) for key in store.to_frame(states=states)["run_key"]]
@@ -151,6 +155,7 @@ def test_runs_in_a_state_are_selected(store, make_config, make_result, as_other_
     assert selected("complete") == [0, 1]
     assert selected("running") == [0, 2]
     assert selected("retraining") == [0]
+    assert selected("stale") == [4]
     assert selected("planned", "failed") == [3]
     with pytest.raises(ConfigError, match="no state is called 'fialed' \\(did you mean 'failed'"):
         selected("fialed")
@@ -174,12 +179,6 @@ def test_an_empty_database_has_no_runs_for_any_condition(db):
     assert len(sorted_runs(results.to_frame(), None)) == 0
 
 
-@pytest.mark.parametrize("tag", ["", " ", "a, b", "a\nb"])
-def test_a_tag_is_a_word_without_commas(filled, make_config, tag):
-    with pytest.raises(ConfigError, match="a tag is a text without commas"):
-        filled.tag([make_config(0, prototypes=4).run_key], tag)
-
-
 @pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
 def test_tags_and_notes_are_stored_until_they_are_removed(filled, make_config, make_result):
     key = make_config(0, prototypes=4).run_key
@@ -196,3 +195,6 @@ def test_tags_and_notes_are_stored_until_they_are_removed(filled, make_config, m
     assert (run.tags, run.note) == (None, None)
     with pytest.raises(ConfigError, match="one line"):
         filled.note([key], "a\nb")
+    for tag in ("", " ", "a, b", "a\nb"):
+        with pytest.raises(ConfigError, match="a tag is a text without commas"):
+            filled.tag([key], tag)

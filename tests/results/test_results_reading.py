@@ -141,18 +141,6 @@ def test_a_table_of_records_is_that_of_the_database_and_gives_them_back(filled):
     ]
 
 
-def test_a_frame_says_which_runs_lost_their_process_and_which_are_trained_again(filled, make_config, as_other_process):
-    complete, planned = make_config(0).run_key, make_config(2, "fc_relu").run_key
-    filled.reset([complete], ["complete"])
-    filled.lease([complete])
-    as_other_process("elsewhere", 1)
-    filled.lease([planned])
-    frame = filled.to_frame().set_index("run_key")
-    assert (frame["state"][complete], frame["retraining"][complete]) == ("complete", True)
-    assert (frame["state"][planned], frame["stale"][planned]) == ("running", False)
-    assert not frame["retraining"][planned]
-
-
 LOSS = ("train", "loss")
 
 

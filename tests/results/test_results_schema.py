@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from stored_runs import query
 
 from idwbench.errors import ResultsError
 from idwbench.results import migrations, schema
@@ -41,11 +42,6 @@ def older_db(request, old_db, tmp_path):
             query(db, f"ALTER TABLE runs DROP COLUMN {column}")
         query(db, "UPDATE idwbench_version SET version_num = '0002'")
     return db
-
-
-def query(db, sql):
-    with closing(sqlite3.connect(db)) as connection, connection:
-        return connection.execute(sql).fetchall()
 
 
 def backups(db):
@@ -142,8 +138,7 @@ def test_a_failing_upgrade_leaves_nothing_behind(older_db, monkeypatch, step, pr
 
 @pytest.mark.parametrize("read_only", [True, False])
 def test_a_database_of_a_newer_version_is_refused(store, db, read_only):
-    with closing(sqlite3.connect(db)) as connection, connection:
-        connection.execute("UPDATE idwbench_version SET version_num = '0815'")
+    query(db, "UPDATE idwbench_version SET version_num = '0815'")
     with pytest.raises(ResultsError) as caught:
         Results(db, read_only=read_only)
     assert caught.value.problem == f"has tables of version 0815, newer than version {schema.VERSION} of this idwbench"
@@ -153,9 +148,8 @@ def test_a_database_of_a_newer_version_is_refused(store, db, read_only):
 @pytest.mark.parametrize("read_only", [True, False])
 def test_a_database_of_another_program_is_refused_unchanged(tmp_path, read_only):
     db = tmp_path / "shop.db"
-    with closing(sqlite3.connect(db)) as connection, connection:
-        for name in ("customers", "orders", "runs", "sweeps"):
-            connection.execute(f"CREATE TABLE {name} (id INTEGER PRIMARY KEY AUTOINCREMENT)")
+    for name in ("customers", "orders", "runs", "sweeps"):
+        query(db, f"CREATE TABLE {name} (id INTEGER PRIMARY KEY AUTOINCREMENT)")
     before = db.read_bytes()
     with pytest.raises(ResultsError, match=r"shop\.db: holds tables of another program: customers, orders, runs, …"):
         Results(str(db), read_only=read_only)
@@ -177,10 +171,10 @@ def old_and_new(old_db, tmp_path):
     Results(new_db)
 
     def read(old, new):
-        for db, query in ((old_db, old), (new_db, new)):
+        for db, sql in ((old_db, old), (new_db, new)):
             with closing(sqlite3.connect(f"file:{db}?mode=ro", uri=True)) as connection:
                 connection.row_factory = sqlite3.Row
-                yield [dict(row) for row in connection.execute(query)]
+                yield [dict(row) for row in connection.execute(sql)]
 
     return read
 

@@ -6,10 +6,10 @@ import pickle
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.datasets import DATASETS, CsvConfig
@@ -22,7 +22,7 @@ ASSETS = Path(__file__).parents[1] / "assets"
 PINNED = [tuple(row) for rows in json.loads((ASSETS / "run_keys.json").read_text()).values() for row in rows]
 REQUIRED = {"path": "x", "of": ["mnist", "fashion_mnist"]}
 # One valid mapping for each class of settings; a momentum needs sgd.
-BASES: list[tuple[type[BaseModel], dict[str, Any]]] = [
+BASES = [
     *(
         (dataset, {"name": name} | {key: value for key, value in REQUIRED.items() if key in dataset.model_fields})
         for name, dataset in DATASETS.items()
@@ -38,7 +38,7 @@ ADDED = [
 ]
 
 
-def other_values(settings: type[BaseModel], base: dict[str, Any], name: str) -> list[BaseModel]:
+def other_values(settings, base, name):
     """Return `base` with values of one setting that are valid and not its default."""
     field = settings.model_fields[name]
     changed = []
@@ -52,14 +52,14 @@ def other_values(settings: type[BaseModel], base: dict[str, Any], name: str) -> 
     return changed
 
 
-def with_part(part: BaseModel) -> RunConfig:
+def with_part(part):
     """Return a run that has `part` as its data set, model or protocol."""
     run = run_config("two_moons")
     place = "protocol" if isinstance(part, Protocol) else "model" if type(part) in MODELS.values() else "dataset"
     return run.model_copy(update={place: part})
 
 
-def slow_key(run: RunConfig) -> str:
+def slow_key(run):
     content = run.model_dump(mode="json")
     content["dataset"].pop("path", None)
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)

@@ -5,7 +5,6 @@ import socket
 import socketserver
 import sys
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 
 import dask
@@ -50,7 +49,7 @@ def test_addresses_of_clusters_are_read_and_others_refused(text):
 
 
 @pytest.fixture
-def as_worker(monkeypatch) -> Iterator[None]:
+def as_worker(monkeypatch):
     """Let this process train tasks; Dask tells a worker its address and whether its task was cancelled."""
     monkeypatch.setattr(worker, "_worker", lambda: ("tcp://10.0.0.1:4000", lambda: False))
     monkeypatch.setattr(worker, "_setups", {})
@@ -174,14 +173,14 @@ def short_wait(monkeypatch):
     monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.5)
 
 
-def unreachable(address: str) -> str:
+def unreachable(address):
     with pytest.raises(ClusterError) as found, connection.connected(address):
         pass
     return str(found.value)
 
 
 class WebServer(socketserver.BaseRequestHandler):
-    def handle(self) -> None:
+    def handle(self):
         self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 20)
 
 

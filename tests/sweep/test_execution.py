@@ -2,15 +2,14 @@
 
 import hashlib
 import shutil
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 import torch
 from engine_runs import replace_train
+from stored_runs import query
 from sweep_specs import sweep_file
 
 import idwbench
@@ -106,33 +105,29 @@ BLOCKS = (
 )
 
 
-def rows(db: Path, query: str):
-    with closing(sqlite3.connect(db)) as connection:
-        return sorted(connection.execute(query).fetchall(), key=repr)
+def rows(db, text):
+    return sorted(query(db, text), key=repr)
 
 
-def content(db: Path):
+def content(db):
     """Everything in the database but the metrics."""
     tables = ("runs", "curves", "arrays", "sweeps", "sweep_runs")
     return {table: rows(db, f"SELECT * FROM {table}") for table in tables}
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("measured")
     run_sweep(sweep_file(folder, MOONS, *BLOCKS), folder / "trained.db", engine="torch", jobs=1)
     return folder / "trained.db"
 
 
 @pytest.fixture
-def unmeasured(trained: Path, tmp_path: Path) -> Path:
+def unmeasured(trained, tmp_path):
     """A copy without the metrics of quality."""
     db = Path(shutil.copy(trained, tmp_path / "unmeasured.db"))
-    with closing(sqlite3.connect(db)) as connection, connection:
-        connection.execute(
-            "DELETE FROM metrics WHERE name <> 'accuracy' "
-            "AND run_id NOT IN (SELECT id FROM runs WHERE model = 'patch_study')"
-        )
+    studies = "SELECT id FROM runs WHERE model = 'patch_study'"
+    query(db, f"DELETE FROM metrics WHERE name <> 'accuracy' AND run_id NOT IN ({studies})")
     return db
 
 
@@ -147,7 +142,7 @@ def test_measuring_stores_what_training_would_have_and_changes_nothing_else(trai
         ("prototypes", "complete"),
         ("baseline", "complete"),
     }
-    steps: list[int] = []
+    steps = []
     assert measure_runs(results, results.find_runs(), on_measured=steps.append) == 12
     assert steps[-1] == 12
     assert rows(unmeasured, "SELECT * FROM metrics") == expected
@@ -160,7 +155,7 @@ def test_what_was_measured_before_an_interruption_stays_and_a_run_of_other_data_
     monkeypatch.setattr("idwbench.sweep.measurement._AT_ONCE", 5)
     results = Results(unmeasured)
 
-    def interrupt(done: int) -> None:
+    def interrupt(done):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

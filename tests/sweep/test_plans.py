@@ -3,7 +3,7 @@
 import hashlib
 
 import pytest
-from sweep_specs import error_of, read_text, sweep_file, sweep_spec
+from sweep_specs import GOOD, error_of, grid_text, read_text, sweep_file, sweep_spec
 
 from idwbench.attention.records import Method, Parameter
 from idwbench.attention.scores import register_method
@@ -14,24 +14,7 @@ from idwbench.runs.config import run_config
 from idwbench.runs.datasets import DigitsConfig, TwoMoonsConfig
 from idwbench.runs.protocol import Protocol, default_protocol
 from idwbench.sweep.execution import run_sweep
-from idwbench.sweep.grid import Block
-from idwbench.sweep.spec import SweepSpec, plan, read_sweep
-
-GOOD = """\
-name: small
-description: A test
-dataset: {name: two_moons, noise: 0.2}
-protocol: {epochs: 5, learning_rate: 1e-3}
-seeds: 3
-grid:
-  - {method: [fc_relu, neg_dist], prototypes: [2, 16]}
-  - {method: idw, prototypes: 16, power: [1, 2.5], epsilon: [1e-3, 1.0e-2, 0]}
-"""
-
-
-def grid(text: str) -> str:
-    """Return a sweep whose grid is the flow mapping `text`, on line 4 from column 7."""
-    return f"name: x\ndataset: two_moons\nseeds: 1\ngrid: {text}\n"
+from idwbench.sweep.spec import plan, read_sweep
 
 
 def test_a_good_file_becomes_frozen_values(tmp_path):
@@ -46,12 +29,12 @@ def test_a_good_file_becomes_frozen_values(tmp_path):
 
 def test_a_mapping_is_one_block_whose_scalars_are_axes_of_length_one(tmp_path):
     block = "{method: idw, prototypes: 4, learning_rate: [1, 0.1], initialisation: [mean, kmeans]}"
-    spec = read_text(tmp_path, grid(block))
+    spec = read_text(tmp_path, grid_text(block))
     axes = {"learning_rate": (1.0, 0.1), "initialisation": ("mean", "kmeans")}
     assert spec.grid == ({"method": ("idw",), "prototypes": (4,), **axes},)
     assert spec.datasets[0][1] == default_protocol("two_moons")
     possible = "{method: idw, prototypes: 4, optimizer: sgd, momentum: [0, 0.9], epochs: 9, warmup_epochs: 8}"
-    assert read_text(tmp_path, grid(possible)).grid[0]["momentum"] == (0, 0.9)
+    assert read_text(tmp_path, grid_text(possible)).grid[0]["momentum"] == (0, 0.9)
 
 
 def test_comments_aliases_and_the_line_ends_of_other_systems_do_no_harm(tmp_path):
@@ -74,7 +57,7 @@ def test_the_dialect_is_yaml_1_2(tmp_path):
 
 def test_a_data_file_is_found_beside_the_sweep_and_known_by_its_content(tmp_path):
     (tmp_path / "points.csv").write_text("a,label\n1,0\n", encoding="utf-8")
-    spec = read_text(tmp_path, grid("{method: idw, prototypes: 4}").replace("two_moons", "points.csv"))
+    spec = read_text(tmp_path, grid_text("{method: idw, prototypes: 4}").replace("two_moons", "points.csv"))
     assert spec.datasets[0][0].name == "csv"
     assert spec.datasets[0][0].sha256 == hashlib.sha256(b"a,label\n1,0\n").hexdigest()
 
@@ -83,8 +66,8 @@ def test_a_plugins_parameter_is_an_axis(tmp_path):
     register_method(
         Method("scaled", "0", score=lambda inputs, keys: 0, parameters=(Parameter("gain", 1.0, minimum=0),))
     )
-    assert read_text(tmp_path, grid("{method: scaled, prototypes: 2, gain: [1, 2]}")).grid[0]["gain"] == (1, 2)
-    message = error_of(tmp_path, grid("{method: scaled, prototypes: 2, gain: [1, -2]}"))
+    assert read_text(tmp_path, grid_text("{method: scaled, prototypes: 2, gain: [1, 2]}")).grid[0]["gain"] == (1, 2)
+    message = error_of(tmp_path, grid_text("{method: scaled, prototypes: 2, gain: [1, -2]}"))
     assert message == "4:49: grid.gain[1]: must be >= 0, got -2"
 
 
@@ -140,7 +123,7 @@ def test_a_data_set_that_is_too_small_ends_the_sweep_and_keeps_what_was_trained(
     assert {run.state for run in Results(tmp_path / "runs.db").find_runs()} == {"complete", "planned"}
 
 
-def sweep(*blocks: Block, seeds: tuple[int, ...] = (0, 1)) -> SweepSpec:
+def sweep(*blocks, seeds=(0, 1)):
     grid = [{name: list(values) for name, values in block.items()} for block in blocks]
     return sweep_spec("test", (TwoMoonsConfig(), default_protocol("two_moons")), grid=grid, seeds=seeds)
 

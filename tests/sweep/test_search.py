@@ -1,7 +1,6 @@
 """A search chooses settings by validation rows, stores nothing but runs, and goes on where it was interrupted."""
 
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -22,11 +21,11 @@ GRID = "{method: idw, prototypes: {low: 2, high: 8}, power: {low: 1, high: 8, lo
 GRID += "learning_rate: {low: 1.0e-3, high: 0.5, log: true}, initialisation: [mean, samples]}"
 
 
-def text(sampler: str = SAMPLER, grid: str = GRID, data: str = DATA) -> str:
+def text(sampler=SAMPLER, grid=GRID, data=DATA):
     return sweep_text(data, *grid.split("\n"), sampler=sampler)
 
 
-def planned_keys(db: Path) -> list[str]:
+def planned_keys(db):
     return [run.run_key for run in Results(db).find_runs(sweep="small")]
 
 
@@ -69,10 +68,9 @@ def test_a_search_reports_the_setting_with_the_best_mean_on_validation_rows(tmp_
     observer = Mock(spec=Observer)
     runner = Runner(results, observer)
     run_search(spec, runner)
-    by_setting: dict[str, list[float]] = {}
+    by_setting = {}
     for run in results.find_runs(sweep="small"):
         found = run.metric("accuracy", "validation")
-        assert found is not None
         by_setting.setdefault(run.config.model_copy(update={"seed": 0}).run_key, []).append(found)
     means = {key: sum(values) / len(values) for key, values in by_setting.items()}
     best = max(means, key=means.__getitem__)
@@ -123,9 +121,9 @@ def test_a_search_waits_for_runs_that_another_process_trains_again_or_for_the_fi
     other.reset([run.run_key], ("complete",))
     assert other.lease([run.run_key]) == [run.run_key]
     assert not is_stored or run_sweep(spec, db).running == 1
-    pauses: list[float] = []
+    pauses = []
 
-    def sleep(seconds: float) -> None:
+    def sleep(seconds):
         pauses.append(seconds)
         other.release([run.run_key])
 

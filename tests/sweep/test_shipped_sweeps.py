@@ -35,7 +35,7 @@ def test_a_bare_name_is_a_shipped_sweep_even_beside_a_file_of_that_name_and_a_wr
 ):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SpecError) as caught:
-        sweep_path("two_mons")
+        run_sweep("two_mons", tmp_path / "runs.db")
     assert str(caught.value) == "two_mons: no such file, and no shipped sweep of this name (did you mean 'two_moons'?)"
     result = CliRunner().invoke(app, ["sweep", "two_mons"])
     assert (result.exit_code, result.stderr) == (2, f"{caught.value}\n")
@@ -48,15 +48,6 @@ def test_a_bare_name_is_a_shipped_sweep_even_beside_a_file_of_that_name_and_a_wr
         assert sweep_path(path) == Path(path)
     Path("mine").touch()
     assert sweep_path("mine") == Path("mine")
-
-
-def test_the_library_takes_the_name_of_a_shipped_sweep(tmp_path, monkeypatch):
-    shipped = {"tiny": tmp_path / "tiny.yaml"}
-    shipped["tiny"].write_text(
-        "name: tiny\ndataset: two_moons\nprotocol: {epochs: 1}\nseeds: 1\ngrid: {method: idw, prototypes: 2}\n"
-    )
-    monkeypatch.setattr("idwbench.sweep.shipped.shipped_sweeps", lambda: shipped)
-    assert run_sweep("tiny", tmp_path / "results.db").complete == 1
 
 
 def test_every_sweep_file_of_the_repository_has_a_name_of_its_own_and_is_listed_with_its_description():
@@ -101,7 +92,6 @@ def table(section: str) -> list[list[str]]:
     """Return the cells of the first table of a section, without its header."""
     text = PAGE.split(f"### `{section}`\n", 1)[1]
     rows = re.search(r"^\|.*\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE)
-    assert rows is not None
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[1].splitlines()]
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from torture_database import contents, query, states
+from stored_runs import query
+from torture_database import contents, states
 
 from idwbench.sweep.execution import run_sweep
 

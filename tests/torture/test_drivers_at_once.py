@@ -4,7 +4,8 @@ from collections import Counter
 from functools import partial
 
 import pytest
-from torture_database import is_sound, most_written, query, record_results, states
+from stored_runs import query
+from torture_database import is_sound, most_written, record_results, states
 from torture_drivers import FULL, start, sweep_text
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,8 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
-from torture_database import contents, is_sound, most_written, query, record_results, results_by_run, states
+from stored_runs import query
+from torture_database import contents, is_sound, most_written, record_results, results_by_run, states
 from torture_disk import FileSizeLimit, TmpfsDisk, can_mount
 from torture_drivers import FULL, sweep_text, type_command
 

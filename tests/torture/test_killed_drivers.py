@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from torture_database import contents, is_sound, most_written, query, record_results, states
+from stored_runs import query
+from torture_database import contents, is_sound, most_written, record_results, states
 from torture_drivers import FULL, start, sweep_text
 
 pytestmark = pytest.mark.slow

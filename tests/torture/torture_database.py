@@ -5,6 +5,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from stored_runs import query
+
 _TABLES = ("metrics", "curves", "arrays")
 _RECORD = """
 CREATE TABLE IF NOT EXISTS written (run_key TEXT, state TEXT);
@@ -21,11 +23,6 @@ def record_results(db: Path) -> None:
     Results(db)
     with closing(sqlite3.connect(db)) as connection:
         connection.executescript(_RECORD)
-
-
-def query(db: Path, text: str) -> list[tuple[Any, ...]]:
-    with closing(sqlite3.connect(db, timeout=60)) as connection:
-        return connection.execute(text).fetchall()
 
 
 def contents(db: Path) -> dict[str, list[tuple[Any, ...]]]:
