@@ -14,18 +14,16 @@ from idwbench.attention.scores import METHODS
 from idwbench.claims.definitions import Series, difference
 from idwbench.errors import ResultsError
 from idwbench.report.labels import count_label
-from idwbench.report.references import REFERENCES
+from idwbench.report.references import PAPER_METHODS, PAPER_PARAMETERS
 from idwbench.results.records import RESULT_STATES
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.datasets import parse_dataset
 from idwbench.runs.metrics import HEADLINES
 
-__all__ = ["MNIST", "PAPER_METHODS", "RIVALS", "SPLIT", "TWO_MOONS", "Arrays", "Evidence", "Model"]
+__all__ = ["MNIST", "RIVALS", "SPLIT", "TWO_MOONS", "Arrays", "Evidence", "Model"]
 
 TWO_MOONS, MNIST = "two_moons", "mnist"
-# The six methods of Table 1, and those but IDW.
-PAPER_METHODS = tuple(dict.fromkeys(reference.model.method for reference in REFERENCES if reference.dataset == MNIST))
 RIVALS = tuple(method for method in PAPER_METHODS if method != "idw")
 # On Two Moons the 4,000 new points, since 40 test points are too few to distinguish methods.
 SPLIT = {TWO_MOONS: "holdout", MNIST: "test"}
@@ -33,8 +31,6 @@ SPLIT = {TWO_MOONS: "holdout", MNIST: "test"}
 Arrays = Mapping[str, NDArray[np.generic]]
 Model = Mapping[str, Any]  # settings of a model by name
 
-# The paper's tables and figures are by its authors' code, which divides by √prototypes.
-_PAPER_PARAMETERS: dict[str, dict[str, str]] = {"scaled_dot": {"scale": "prototypes"}}
 # A setting that may have any value: of several runs with one seed the one with the largest value counts.
 _FREE = "n_cases"
 _NO_RUNS = pandas.DataFrame(columns=["run_key", "seed", "state"])
@@ -75,7 +71,7 @@ class Evidence:
 
     def finished(self, dataset: str, **model: Any) -> pandas.DataFrame:
         """Return the complete and diverged runs of a model by seed, one for each."""
-        config = run_config(dataset, **{**_PAPER_PARAMETERS.get(model["method"], {}), **model})
+        config = run_config(dataset, **{**PAPER_PARAMETERS.get(model["method"], {}), **model})
         return self._settings(dataset).get(_identity(config), (config, _NO_RUNS))[1]
 
     def best_metric(

@@ -8,18 +8,21 @@ on MNIST and Fashion-MNIST together, or on one after the other.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
+from idwbench.attention.scores import METHODS
 from idwbench.report.labels import protocol_label, value_label
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import DatasetConfig, PartsConfig
 from idwbench.runs.kinds.mlp import MlpConfig
-from idwbench.runs.kinds.models import ModelConfig, parse_model
+from idwbench.runs.kinds.models import ModelConfig
+from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.protocol import Protocol, default_protocol
 
 __all__ = [
     "DUAL_FORM_NOTE",
+    "PAPER_METHODS",
+    "PAPER_PARAMETERS",
     "REFERENCES",
     "SHARES",
     "SOURCES",
@@ -50,13 +53,9 @@ _SOURCES: dict[tuple[str, ReferenceSource], str] = {
 _FREE_SETTINGS = {"name", "seed", "holdout_per_class"}
 
 
-@dataclass(frozen=True)
-class Reference:
+class Reference(NamedTuple):
     """A published test accuracy of a model, as a fraction; `n` is the number of trainings, if known."""
 
-    source: ReferenceSource
-    dataset: str
-    model: ModelConfig
     test_accuracy: float
     n: int | None = None
 
@@ -66,36 +65,24 @@ class Reference:
         return value_label("accuracy", self.test_accuracy) + (f" (n={self.n})" if self.n else "")
 
 
-def _model(method: str, prototypes: int) -> ModelConfig:
-    """Return a model of the paper; all parameters but `scale` have their default."""
-    scale = {"scale": "prototypes"} if method == "scaled_dot" else {}
-    return parse_model({"method": method, "prototypes": prototypes, **scale})
+# The six methods of Table 1, and their parameters that are not the default: the authors' code divides by √prototypes.
+PAPER_METHODS = ("fc_relu", "scaled_dot", "neg_dist", "gaussian", "inv_dist", "idw")
+PAPER_PARAMETERS: dict[str, dict[str, str]] = {"scaled_dot": {"scale": "prototypes"}}
 
-
-_METHODS = ("fc_relu", "scaled_dot", "neg_dist", "gaussian", "inv_dist", "idw")
-_MNIST: tuple[tuple[ReferenceSource, int | None, tuple[float, ...]], ...] = (
-    ("paper", None, (0.9599, 0.9315, 0.8363, 0.1135, 0.1135, 0.8820)),
-    ("authors", 1, (0.9549, 0.9338, 0.9368, 0.1135, 0.1135, 0.8784)),
-)
-_TWO_MOONS = {
-    2: (0.8375, 0.8525, 0.9, 0.825, 0.785, 0.8925),
-    16: (0.85, 0.8375, 0.8975, 0.825, 0.975, 0.975),
-    128: (0.85, 0.82, 0.9075, 0.825, 0.97, 0.975),
+# The accuracies of these methods by source, data set and number of prototypes, with the number of trainings.
+_ACCURACIES_BY_METHOD: dict[tuple[ReferenceSource, str, int], tuple[int | None, tuple[float, ...]]] = {
+    ("paper", "mnist", 20): (None, (0.9599, 0.9315, 0.8363, 0.1135, 0.1135, 0.8820)),
+    ("authors", "mnist", 20): (1, (0.9549, 0.9338, 0.9368, 0.1135, 0.1135, 0.8784)),
+    ("authors", "two_moons", 2): (10, (0.8375, 0.8525, 0.9, 0.825, 0.785, 0.8925)),
+    ("authors", "two_moons", 16): (10, (0.85, 0.8375, 0.8975, 0.825, 0.975, 0.975)),
+    ("authors", "two_moons", 128): (10, (0.85, 0.82, 0.9075, 0.825, 0.97, 0.975)),
 }
-
-REFERENCES: tuple[Reference, ...] = (
-    *(
-        Reference(source, "mnist", _model(method, 20), accuracy, n)
-        for source, n, accuracies in _MNIST
-        for method, accuracy in zip(_METHODS, accuracies, strict=True)
-    ),
-    *(Reference("paper", "two_moons", _model("idw", prototypes), 0.975) for prototypes in (16, 128)),
-    *(
-        Reference("authors", "two_moons", _model(method, prototypes), accuracy, 10)
-        for prototypes, accuracies in _TWO_MOONS.items()
-        for method, accuracy in zip(_METHODS, accuracies, strict=True)
-    ),
-)
+# By source, data set, number of prototypes and method.
+REFERENCES: dict[tuple[ReferenceSource, str, int, str], Reference] = {
+    (*key, method): Reference(accuracy, n)
+    for key, (n, accuracies) in _ACCURACIES_BY_METHOD.items()
+    for method, accuracy in zip(PAPER_METHODS, accuracies, strict=True)
+} | {("paper", "two_moons", prototypes, "idw"): Reference(0.975) for prototypes in (16, 128)}
 
 
 def find_reference(source: ReferenceSource, dataset: DatasetConfig, model: ModelConfig) -> Reference | None:
@@ -103,8 +90,13 @@ def find_reference(source: ReferenceSource, dataset: DatasetConfig, model: Model
     settings = type(dataset).model_fields.items()
     if any(getattr(dataset, name) != field.default for name, field in settings if name not in _FREE_SETTINGS):
         return None
-    found = (one for one in REFERENCES if (one.source, one.dataset) == (source, dataset.name))
-    return next((one for one in found if one.model.prototypes == model.prototypes and one.model == model), None)
+    known = REFERENCES.get((source, dataset.name, model.prototypes, model.method))
+    if known is None:
+        return None
+    parameters = {one.name: one.default for one in METHODS[model.method].parameters}
+    parameters |= PAPER_PARAMETERS.get(model.method, {})
+    theirs = PrototypesConfig.model_construct(method=model.method, parameters=parameters, prototypes=model.prototypes)
+    return known if model == theirs else None
 
 
 def reference_notes(dataset: str, protocol: Protocol, sources: Iterable[ReferenceSource]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from idwbench.runs.datasets import Task
@@ -62,32 +63,31 @@ def _r2(outputs: Any, targets: Any) -> float:
     return 1 - residual / total if total > 0 else math.nan
 
 
-def _shares(*names: str) -> list[MetricDefinition]:
-    return [MetricDefinition(name, percent=True, higher_is_better=True) for name in names]
+_share = partial(MetricDefinition, percent=True, higher_is_better=True)
 
 
 # The first metric of a task is its headline metric, see `HEADLINES`.
 METRICS: dict[str, MetricDefinition] = {
     metric.name: metric
     for metric in (
-        MetricDefinition("accuracy", "classification", _accuracy, percent=True, higher_is_better=True),
+        _share("accuracy", "classification", _accuracy),
         MetricDefinition("rmse", "regression", _rmse),
         MetricDefinition("r2", "regression", _r2, higher_is_better=True),
-        MetricDefinition("recall", "lookup", percent=True, higher_is_better=True),
-        *_shares("recall_before", "gradient_share"),
+        _share("recall", "lookup"),
+        *map(_share, ("recall_before", "gradient_share")),
         MetricDefinition("gradient_norm", higher_is_better=True),
         *map(MetricDefinition, ("weight_entropy", "score_variance")),
         *(MetricDefinition(name, "language") for name in ("bits_per_character", "perplexity")),
         *map(MetricDefinition, ("loss", "seconds_per_step", "fit_seconds", "predict_seconds")),
-        *_shares("converged"),
+        _share("converged"),
         *map(MetricDefinition, ("activation_memory", "queries_without_neighbours")),
         *map(MetricDefinition, ("coverage", "relative_coverage", "chamfer", "dead_keys", "key_distance")),
         MetricDefinition("key_spacing", higher_is_better=True),
-        *_shares("key_agreement", "nearest_key_accuracy", "accuracy_before"),
+        *map(_share, ("key_agreement", "nearest_key_accuracy", "accuracy_before")),
         *map(MetricDefinition, ("changed_exact", "changed_logit_margin", "changed_authors", "patched")),
-        *_shares("smallest_eta"),
+        _share("smallest_eta"),
         *(MetricDefinition(f"calibration_error_{n}") for n in (0, 1, 5, 20, 100)),
-        *_shares("accuracy_1", "accuracy_2", "accuracy_1_before", *ATTENTION_METRICS),
+        *map(_share, ("accuracy_1", "accuracy_2", "accuracy_1_before", *ATTENTION_METRICS)),
         MetricDefinition("wrong_inputs"),
         MetricDefinition("residual_share", percent=True),
     )

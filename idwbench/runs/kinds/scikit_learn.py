@@ -7,6 +7,7 @@ setting of the protocol here.
 # No postponed annotations: pydantic would compile each of them again.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -36,28 +37,14 @@ class ScikitLearnMethod(Record):
     scale_free: bool = False
 
 
-def _both(name: str) -> dict[Task, str]:
-    return {"classification": f"{name}Classifier", "regression": f"{name}Regressor"}
-
-
-def _whole(name: str, default: ParameterValue, symbol: str = "", *, minimum: float = 1, words: Any = ()) -> Parameter:
-    return Parameter(name, default, symbol, minimum=minimum, maximum=2**31 - 1, whole=True, words=words)
-
-
-def _above_0(name: str, default: ParameterValue, symbol: str = "", **settings: Any) -> Parameter:
-    return Parameter(name, default, symbol, minimum=0.0, exclusive=True, **settings)
-
-
-def _word(name: str, default: str, *others: str) -> Parameter:
-    return Parameter(name, default, choices=(default, *others))
-
-
+_whole = partial(Parameter, minimum=1, maximum=2**31 - 1, whole=True)
+_above_0 = partial(Parameter, minimum=0.0, exclusive=True)
 _K = _whole("n_neighbors", 5.0, "k")
-_WEIGHTS = _word("weights", "uniform", "distance")
+_WEIGHTS = Parameter("weights", "uniform", choices=("uniform", "distance"))
 _MAX_DEPTH = _whole("max_depth", "none", words=("none",))
 _KERNEL = (
     _above_0("C", 1.0),
-    _word("kernel", "rbf", "linear", "poly", "sigmoid"),
+    Parameter("kernel", "rbf", choices=("rbf", "linear", "poly", "sigmoid")),
     Parameter("gamma", "scale", minimum=0.0, words=("scale", "auto")),
     _whole("degree", 3.0, minimum=0),
     Parameter("coef0", 0.0),
@@ -76,9 +63,9 @@ SCIKIT_LEARN_METHODS: dict[str, ScikitLearnMethod] = {
         ScikitLearnMethod(
             "knn",
             "k nearest neighbours",
-            _both("neighbors.KNeighbors"),
+            {"classification": "neighbors.KNeighborsClassifier", "regression": "neighbors.KNeighborsRegressor"},
             parameters=(
-                *(_K, _WEIGHTS, _word("metric", "minkowski", "chebyshev", "cosine")),
+                *(_K, _WEIGHTS, Parameter("metric", "minkowski", choices=("minkowski", "chebyshev", "cosine"))),
                 Parameter("p", 2.0, minimum=1.0, maximum=1e6),
             ),
             labelled=("n_neighbors",),
@@ -89,7 +76,7 @@ SCIKIT_LEARN_METHODS: dict[str, ScikitLearnMethod] = {
             "the nearest class mean",
             {"classification": "neighbors.NearestCentroid"},
             parameters=(
-                _word("metric", "euclidean", "manhattan"),
+                Parameter("metric", "euclidean", choices=("euclidean", "manhattan")),
                 _above_0("shrink_threshold", "none", words=("none",)),
             ),
             labelled=(),
@@ -100,7 +87,7 @@ SCIKIT_LEARN_METHODS: dict[str, ScikitLearnMethod] = {
             {"classification": "neighbors.KNeighborsClassifier"},
             parameters=(
                 *(_K, _WEIGHTS, _whole("n_components", "none", words=("none",))),
-                _word("init", "auto", "pca", "lda", "identity", "random"),
+                Parameter("init", "auto", choices=("auto", "pca", "lda", "identity", "random")),
                 *(_whole("max_iter", 50.0), _above_0("tol", 1e-5)),
             ),
             labelled=("n_neighbors",),
@@ -110,7 +97,7 @@ SCIKIT_LEARN_METHODS: dict[str, ScikitLearnMethod] = {
             "svc",
             "a support vector machine",
             {"classification": "svm.SVC"},
-            parameters=(*_KERNEL, _word("class_weight", "none", "balanced")),
+            parameters=(*_KERNEL, Parameter("class_weight", "none", choices=("none", "balanced"))),
             labelled=("C", "kernel"),
             needs=_OF_KERNELS,
             counterpart="svr",
@@ -130,7 +117,10 @@ SCIKIT_LEARN_METHODS: dict[str, ScikitLearnMethod] = {
             {"classification": "linear_model.LogisticRegression"},
             parameters=(
                 *(_above_0("C", 1.0), _whole("max_iter", 100.0), _above_0("tol", 1e-4)),
-                *(_word("solver", "lbfgs", "newton-cg", "newton-cholesky"), _word("class_weight", "none", "balanced")),
+                *(
+                    Parameter("solver", "lbfgs", choices=("lbfgs", "newton-cg", "newton-cholesky")),
+                    Parameter("class_weight", "none", choices=("none", "balanced")),
+                ),
             ),
             labelled=("C",),
             counterpart="ridge",
@@ -154,13 +144,16 @@ SCIKIT_LEARN_METHODS: dict[str, ScikitLearnMethod] = {
         ScikitLearnMethod(
             "random_forest",
             "a random forest",
-            _both("ensemble.RandomForest"),
+            {"classification": "ensemble.RandomForestClassifier", "regression": "ensemble.RandomForestRegressor"},
             parameters=(
                 *(_whole("n_estimators", 100.0), _MAX_DEPTH),
                 # `default` is sqrt for classes and all for numbers; a number is a fraction of the features.
                 _above_0("max_features", "default", maximum=1.0, words=("default", "sqrt", "log2", "all")),
                 *(_whole("min_samples_split", 2.0, minimum=2), _whole("min_samples_leaf", 1.0)),
-                *(_whole("max_leaf_nodes", "none", minimum=2, words=("none",)), _word("bootstrap", "true", "false")),
+                *(
+                    _whole("max_leaf_nodes", "none", minimum=2, words=("none",)),
+                    Parameter("bootstrap", "true", choices=("true", "false")),
+                ),
             ),
             labelled=("n_estimators",),
             is_deterministic=False,
@@ -169,14 +162,17 @@ SCIKIT_LEARN_METHODS: dict[str, ScikitLearnMethod] = {
         ScikitLearnMethod(
             "hist_gradient_boosting",
             "gradient boosting of trees on histograms",
-            _both("ensemble.HistGradientBoosting"),
+            {
+                "classification": "ensemble.HistGradientBoostingClassifier",
+                "regression": "ensemble.HistGradientBoostingRegressor",
+            },
             parameters=(
                 *(_above_0("shrinkage", 0.1), _whole("max_iter", 100.0)),
                 *(_whole("max_leaf_nodes", 31.0, minimum=2, words=("none",)), _MAX_DEPTH),
                 *(_whole("min_samples_leaf", 20.0), Parameter("l2_regularization", 0.0, minimum=0.0)),
                 _above_0("max_features", 1.0, maximum=1.0),
                 Parameter("max_bins", 255.0, minimum=2.0, maximum=255.0, whole=True),
-                _word("early_stopping", "auto", "true", "false"),
+                Parameter("early_stopping", "auto", choices=("auto", "true", "false")),
             ),
             labelled=("shrinkage", "max_iter"),
             is_deterministic=False,
