@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 import idwbench
@@ -18,6 +17,8 @@ from idwbench.runs.metrics import HEADLINES, METRICS
 if TYPE_CHECKING:
     import pandas
 
+    from idwbench.runs.config import RunConfig
+
 __all__ = ["OPTIONS", "row_facts", "runs_list", "time_label"]
 
 OPTIONS = {
@@ -26,7 +27,10 @@ OPTIONS = {
 }
 # What a list needs to know, and to sort by the newest.
 _FACTS = ("seconds", "attempt", "tags", "note", "error", "created_at", "started_at", "finished_at")
-_READ = ("run_key", "dataset", "seed", "state", "stale", "seconds", "tags", "note", "error", "attempt")
+_LISTED = (
+    *("run_key", "dataset", "model", "label", "method", "prototypes", "seed", "state", "retraining", "stale"),
+    *("seconds", "tags", "note", "error", "metric", "value", "attempts"),
+)
 _METRICS = tuple(HEADLINES[task].name for task in get_args(Task))
 
 
@@ -79,8 +83,9 @@ def time_label(seconds: float | None) -> str:
     return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def _state_label(state: str, retraining: bool, stale: bool) -> str:
-    """Return ``complete``, ``stale``, or ``complete, retraining``."""
+def _state_label(states: tuple[str, bool, bool]) -> str:
+    """Return ``complete``, ``stale``, or ``complete, retraining`` for a state, and whether it is each of these."""
+    state, retraining, stale = states
     if state == "running":
         return "stale" if stale else state
     return f"{state}, stale" if stale else f"{state}, retraining" if retraining else state
@@ -91,38 +96,40 @@ def row_facts(table: pandas.DataFrame) -> dict[str, list[Any]]:
 
     ``error`` is the last line of an error. ``state`` is that of the result, which a run that is trained again keeps.
     """
-    import pandas
-
+    renamed = table.rename(columns={"attempt": "attempts"})
+    facts = {name: _values(renamed[name]) for name in _LISTED if name in renamed}
+    facts["retraining"] = _values(table["retraining"] & ~table["stale"])
+    facts["error"] = _each(lambda error: error and last_line(error), facts["error"])
     configs = dict(zip(table["setting"], table["config"], strict=True))
-    of_setting = {
-        setting: (
-            *(config.model.kind, config.model.label, config.model.method, dict(config.model).get("prototypes")),
-            HEADLINES[config.dataset.task].name,
-        )
-        for setting, config in configs.items()
-    }
-    rows = [of_setting[setting] for setting in table["setting"]]
-    model, label, method, prototypes, metric = map(list, zip(*rows, strict=True)) if rows else [[]] * 5
-    value = pandas.Series(math.nan, table.index)
-    for name in (name for name in {*metric} if ("test", name) in table):
-        value = value.where(pandas.Series(metric, table.index) != name, table["test", name])
-    read = {name: _nullable(table[name]) for name in _READ}
-    return {
-        **{name: read[name] for name in ("run_key", "dataset")},
-        **{"model": model, "label": label, "method": method, "prototypes": prototypes},
-        **{name: read[name] for name in ("seed", "state")},
-        "retraining": (table["retraining"] & ~table["stale"]).tolist(),
-        **{name: read[name] for name in ("stale", "seconds", "tags", "note")},
-        "error": [None if error is None else last_line(error) for error in read["error"]],
-        "metric": [name if known else None for name, known in zip(metric, value.notna(), strict=True)],
-        "value": _nullable(value),
-        "attempts": read["attempt"],
-    }
+    of_setting = {setting: _setting_facts(config) for setting, config in configs.items()}
+    shared = [of_setting[setting] for setting in table["setting"]]
+    facts |= {name: [own[name] for own in shared] for name in ("model", "label", "method", "prototypes")}
+    metrics = [own["metric"] for own in shared]
+    values = {name: _values(table["test", name]) for name in {*metrics} if ("test", name) in table}
+    facts["value"] = [values[name][place] if name in values else None for place, name in enumerate(metrics)]
+    known = zip(metrics, facts["value"], strict=True)
+    facts["metric"] = [name if value is not None else None for name, value in known]
+    return {name: facts[name] for name in _LISTED}
 
 
-def _nullable(column: pandas.Series[Any]) -> list[Any]:
+def _setting_facts(config: RunConfig) -> dict[str, Any]:
+    """Return what the runs of a setting share, with the main metric of their task."""
+    model = config.model
+    named = {"model": model.kind, "label": model.label, "method": model.method}
+    return named | {"prototypes": dict(model).get("prototypes"), "metric": HEADLINES[config.dataset.task].name}
+
+
+def _values(column: pandas.Series[Any]) -> list[Any]:
+    """Return the values of a column, with None for those that are missing."""
     column = column if column.notna().all() else column.astype(object).where(column.notna(), None)
     return [*column.tolist()]
+
+
+def _each(text: Callable[[Any], Any], values: Iterable[Any]) -> list[Any]:
+    """Return the text of each value; long columns repeat most of theirs."""
+    values = [*values]
+    known = {value: text(value) for value in {*values}}
+    return [known[value] for value in values]
 
 
 def _columns(facts: dict[str, list[Any]]) -> dict[str, Sequence[str]]:
@@ -131,19 +138,18 @@ def _columns(facts: dict[str, list[Any]]) -> dict[str, Sequence[str]]:
     test = f"test {next(iter(metrics)).replace('_', ' ')}" if len(metrics) == 1 else "test metric"
     texts = {name: [text or "" for text in facts[name]] for name in ("tags", "note", "error")}
     heading = " and ".join(name for name in ("note", "error") if any(texts[name]))
-    states = [*zip(facts["state"], facts["retraining"], facts["stale"], strict=True)]
-    labels = {state: _state_label(*state) for state in {*states}}
+    measured = [*zip(facts["metric"], facts["value"], strict=True)]
     columns = {
         "run": [key[:12] for key in facts["run_key"]],
         "data set": facts["dataset"],
         "model": facts["label"],
-        "seed": [*map(str, facts["seed"])],
-        "state": [labels[state] for state in states],
-        test: [_measured(*pair, len(metrics) > 1) for pair in zip(facts["metric"], facts["value"], strict=True)],
-        "time": [*map(time_label, facts["seconds"])],
-        "attempts": [*map(str, facts["attempts"])],
+        "seed": _each(str, facts["seed"]),
+        "state": _each(_state_label, zip(facts["state"], facts["retraining"], facts["stale"], strict=True)),
+        test: _each(lambda pair: _measured(pair[0], pair[1], len(metrics) > 1), measured),
+        "time": _each(time_label, facts["seconds"]),
+        "attempts": _each(str, facts["attempts"]),
         "tags": texts["tags"],
-        heading: ["; ".join(filter(None, pair)) for pair in zip(texts["note"], texts["error"], strict=True)],
+        heading: _each(lambda pair: "; ".join(filter(None, pair)), zip(texts["note"], texts["error"], strict=True)),
     }
     return {name: column for name, column in columns.items() if any(column)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import repeat, zip_longest
+from itertools import zip_longest
 
 from rich.cells import cell_len
 
@@ -50,12 +50,12 @@ class _Shown:
         return cls(column, header, texts, max(width, *map(cell_len, header)))
 
     def padded(self, texts: Sequence[str]) -> Iterable[str]:
-        """Return texts in the width of the column."""
+        """Return texts in the width of the column; long columns repeat most of theirs."""
         side, width = str.rjust if self.column.numeric else str.ljust, self.width
-        if "".join(texts).isascii():
-            return map(side, texts, repeat(width))
         # The methods count characters, of which some take two columns.
-        return (side(text, width if text.isascii() else width + len(text) - cell_len(text)) for text in texts)
+        lengths = ((text, width if text.isascii() else width + len(text) - cell_len(text)) for text in {*texts})
+        shown = {text: side(text, length) for text, length in lengths}
+        return map(shown.__getitem__, texts)
 
     @property
     def cells(self) -> Iterator[tuple[str, ...]]:
@@ -107,7 +107,8 @@ def _lines(table: Table, width: int, style: Style | None) -> Iterator[str]:
         yield style(line, "dim") if style else line
 
 
-def _widest(texts: Sequence[str]) -> int:
+def _widest(texts: Iterable[str]) -> int:
+    texts = {*texts}
     return max(map(len if "".join(texts).isascii() else cell_len, texts), default=0)
 
 

@@ -6,7 +6,6 @@ What cannot be read is a `ResultsError` that names the run and the column.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -134,7 +133,7 @@ def shortened(text: str) -> str:
 
 _COLUMNS = tuple(f.name for f in fields(StoredRun) if f.name not in ("config", "metrics", "retraining"))
 _AT_ONCE = 10_000
-_SEED = re.compile(r',"seed":\d+}\Z')  # the end of canonical JSON: no name of a part or a setting comes after it
+_SEED = ',"seed":'  # followed by the end of canonical JSON: no name of a part or a setting comes after it
 
 
 def raw(column: Column[Any]) -> ColumnElement[Any]:
@@ -201,7 +200,8 @@ def read_columns(
     for part in connection.execute(query).partitions(_AT_ONCE):  # not kept as rows, of which there may be many
         texts, *parts = zip(*part, strict=True)
         for text in texts:
-            codes.append(places.setdefault(_SEED.sub("", text), len(places)))
+            setting, _, seed = text.rpartition(_SEED)
+            codes.append(places.setdefault(setting if seed[:-1].isdecimal() else text, len(places)))
             if len(first) < len(places):
                 first.append(text)
         for column, new in zip(columns.values(), parts, strict=True):
