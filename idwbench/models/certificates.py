@@ -28,6 +28,8 @@ _HALVINGS = 30
 _INTERVALS, _ROUNDS = 64, 2
 # Rounding of the sums, as a part of their largest term times their length.
 _ROUNDING = 1e-12
+# Inputs near q differ from it by what float64 can hold, a part of their length.
+_RESOLUTION = 1e-15
 
 
 def certified_radius(base: Base, patches: PatchPrototypes, query: NDArray[np.floating], label: int) -> float | None:
@@ -57,7 +59,7 @@ def certified_radius(base: Base, patches: PatchPrototypes, query: NDArray[np.flo
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         low, high = (middle, high) if is_certain(middle) else (low, middle)
-    return low
+    return max(low - _RESOLUTION * (float(np.linalg.norm(point)) + low), 0.0)
 
 
 def reach(base: Base, patches: PatchPrototypes, place: int, farthest: float) -> float | None:
