@@ -14,17 +14,7 @@ from idwbench.models.demands import Demand
 from idwbench.models.patches import Base, Floats, PatchPrototypes
 from idwbench.models.radii import Rows
 
-__all__ = [
-    "NOISE",
-    "RegressionEffect",
-    "SplitEffect",
-    "calibration_error",
-    "kept_shares",
-    "noisy_copies",
-    "regression_effect",
-    "shifted",
-    "split_effect",
-]
+__all__ = ["NOISE", "SplitEffect", "calibration_error", "kept_shares", "noisy_copies", "shifted", "split_effect"]
 
 # The standard deviation of the noise, as a part of the range of each feature.
 NOISE = 0.05
@@ -38,15 +28,14 @@ class SplitEffect:
 
     Attributes:
         n: Its inputs.
-        patched: How many of them are inputs of patches; the others are counted below.
-        changed: Predictions that changed; those of the patched inputs among them.
-        better: Other predictions that became right.
-        worse: Other predictions that became wrong.
+        patched: How many of them are inputs of patches; the others are counted below, but in `changed`.
+        changed: Predictions that changed; of a regression by more than 1 % of the targets' standard deviation.
+        better: Other predictions that became right; of a regression those of which an error shrinks by more than that.
+        worse: Other predictions that became wrong; of a regression those of which an error grows by more than that.
         classes: For each class, by number, how many of its other inputs became right and wrong; if any did.
-        accuracy_before: Accuracy before, of all inputs.
-        accuracy_after: Accuracy after.
-        calibration_before: Expected calibration error before.
-        calibration_after: Expected calibration error after.
+        before: ``accuracy`` and expected ``calibration`` error of all inputs before, or ``rmse``, the root mean squared
+            error in the targets' own units.
+        after: The same after.
     """
 
     n: int
@@ -55,128 +44,80 @@ class SplitEffect:
     better: int
     worse: int
     classes: dict[int, tuple[int, int]]
-    accuracy_before: float
-    accuracy_after: float
-    calibration_before: float
-    calibration_after: float
+    before: dict[str, float]
+    after: dict[str, float]
 
-    @property
-    def metrics_after(self) -> dict[str, float]:
-        """The metric of the model with the patches."""
-        return {"accuracy": self.accuracy_after}
-
-    def __str__(self) -> str:
-        accuracy = f"accuracy {100 * self.accuracy_before:.2f} -> {100 * self.accuracy_after:.2f} %"
-        calibration = f"calibration error {self.calibration_before:.3f} -> {self.calibration_after:.3f}"
-        others = f"{self.n - self.patched} others {self.better} better, {self.worse} worse"
-        return f"of {others}; {accuracy}; {calibration}"
-
-
-@dataclass(frozen=True)
-class RegressionEffect:
-    """The effect of patches on the predictions of a regression for a split.
-
-    Attributes:
-        n: Its inputs.
-        patched: How many of them are inputs of patches; the others are counted below.
-        better: Other predictions of which an error shrinks by more than 1 % of the targets' standard deviation.
-        worse: Other predictions of which an error grows by more than that.
-        rmse_before: Root mean squared error before, of all inputs, in the targets' own units.
-        rmse_after: Root mean squared error after.
-    """
-
-    n: int
-    patched: int
-    better: int
-    worse: int
-    rmse_before: float
-    rmse_after: float
-
-    @property
-    def metrics_after(self) -> dict[str, float]:
-        """The metric of the model with the patches."""
-        return {"rmse": self.rmse_after}
+    def facts(self) -> dict[str, Any]:
+        """Return it as values for JSON."""
+        facts = {name: value for name, value in vars(self).items() if name not in ("before", "after")}
+        pairs = [(name, when) for name in self.before for when in ("before", "after")]
+        return facts | {f"{name}_{when}": getattr(self, when)[name] for name, when in pairs}
 
     def __str__(self) -> str:
-        others = f"{self.n - self.patched} others {self.better} better, {self.worse} worse"
-        return f"of {others}; rmse {self.rmse_before:.4g} -> {self.rmse_after:.4g}"
+        text = f"of {self.n - self.patched} others {self.better} better, {self.worse} worse"
+        if "rmse" in self.before:
+            return f"{text}; rmse {self.before['rmse']:.4g} -> {self.after['rmse']:.4g}"
+        accuracy = f"accuracy {100 * self.before['accuracy']:.2f} -> {100 * self.after['accuracy']:.2f} %"
+        return (
+            f"{text}; {accuracy}; calibration error {self.before['calibration']:.3f} -> {self.after['calibration']:.3f}"
+        )
 
 
 def split_effect(
-    base: Base, rows: Rows, before: PatchPrototypes, after: PatchPrototypes, patched: NDArray[np.float32]
-) -> SplitEffect:
-    """Return how the predictions for a split differ with one list of patches and with another.
-
-    Args:
-        base: The network.
-        rows: The inputs and labels of the split.
-        before: The patches before.
-        after: The patches after.
-        patched: Inputs (n, features) that are not counted as others.
-    """
-    old, new = _outputs(base, rows, before, after)
-    labels, is_other = rows.targets, _is_other(rows.inputs, patched)
-    right = [logits.argmax(1) == labels for logits in (old, new)]
-    better, worse = (np.flatnonzero(is_other & now & ~then) for then, now in (right, right[::-1]))
-    counts = [Counter(labels[rows].tolist()) for rows in (better, worse)]
-    return SplitEffect(
-        n=len(labels),
-        patched=int((~is_other).sum()),
-        changed=int((old.argmax(1) != new.argmax(1)).sum()),
-        better=len(better),
-        worse=len(worse),
-        classes={label: (counts[0][label], counts[1][label]) for label in sorted(counts[0] | counts[1])},
-        accuracy_before=float(right[0].mean()),
-        accuracy_after=float(right[1].mean()),
-        calibration_before=calibration_error(old, labels),
-        calibration_after=calibration_error(new, labels),
-    )
-
-
-def regression_effect(
     base: Base,
     rows: Rows,
     before: PatchPrototypes,
     after: PatchPrototypes,
     patched: NDArray[np.float32],
     slack: Floats,
-    std: Floats,
-) -> RegressionEffect:
+    unit: Floats | float = 1.0,
+) -> SplitEffect:
     """Return how the predictions for a split differ with one list of patches and with another.
 
     Args:
         base: The network.
-        rows: The inputs and scaled targets of the split.
+        rows: The inputs and targets of the split.
         before: The patches before.
         after: The patches after.
         patched: Inputs (n, features) that are not counted as others.
-        slack: The change (outputs,) of an error, scaled, that is not counted.
-        std: The unit (outputs,) of the scaled targets.
+        slack: The change (outputs,) of an error that is not counted, see `idwbench.models.radii.error_slack`.
+        unit: That of the scaled targets of a regression, (outputs,) or a number.
     """
-    errors = [np.abs(outputs - rows.targets) for outputs in _outputs(base, rows, before, after)]
-    is_other, growth = _is_other(rows.inputs, patched), errors[1] - errors[0]
-    rmse = [float(np.sqrt(np.mean(np.square(error * std)))) for error in errors]
-    better, worse = (int((is_other & (change > slack).any(1)).sum()) for change in (-growth, growth))
-    return RegressionEffect(len(is_other), int((~is_other).sum()), better, worse, *rmse)
-
-
-def _outputs(base: Base, rows: Rows, before: PatchPrototypes, after: PatchPrototypes) -> tuple[Floats, Floats]:
-    """Return the outputs (n, outputs) with the patches before, and with those after."""
     states = base.states(rows.inputs) if rows.states is None else rows.states
     # Those after are first: their distances may be known.
     new, old = (
         states.patched(one.log_weights_at(rows.sq_dist(one.keys)), one.values) if len(one) else states.outputs
         for one in (after, before)
     )
-    return old, new
-
-
-def _is_other(inputs: NDArray[np.float32], patched: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Return which inputs (n, features) are none of the patched ones."""
-    is_other = ~np.isin(inputs.sum(1), patched.sum(1))
+    is_other = ~np.isin(rows.inputs.sum(1), patched.sum(1))
     for row in np.flatnonzero(~is_other):
-        is_other[row] = not (inputs[row] == patched).all(1).any()
-    return is_other
+        is_other[row] = not (rows.inputs[row] == patched).all(1).any()
+    is_regression, targets = rows.targets.ndim == 2, rows.targets
+    answers = [one if is_regression else one.argmax(1)[:, None] for one in (old, new)]
+    # The error of a label is 0 or 1.
+    errors = [np.abs(one - targets) if is_regression else one != targets[:, None] for one in answers]
+    growth = np.subtract(*errors[::-1], dtype=np.float64)
+    better, worse = (np.flatnonzero(is_other & (change > slack).any(1)) for change in (-growth, growth))
+    counts = [Counter([] if is_regression else targets[rows].tolist()) for rows in (better, worse)]
+    return SplitEffect(
+        n=len(targets),
+        patched=int((~is_other).sum()),
+        changed=int((np.abs(answers[1] - answers[0]) > slack).any(1).sum()),
+        better=len(better),
+        worse=len(worse),
+        classes={label: (counts[0][label], counts[1][label]) for label in sorted(counts[0] | counts[1])},
+        before=_metrics(old, targets, unit),
+        after=_metrics(new, targets, unit),
+    )
+
+
+def _metrics(outputs: Floats, targets: NDArray[Any], unit: Floats | float) -> dict[str, float]:
+    if targets.ndim == 2:
+        return {"rmse": float(np.sqrt(np.mean(np.square((outputs - targets) * unit))))}
+    return {
+        "accuracy": float((outputs.argmax(1) == targets).mean()),
+        "calibration": calibration_error(outputs, targets),
+    }
 
 
 def calibration_error(logits: Floats, labels: NDArray[np.int64], bins: int = 15) -> float:

@@ -7,7 +7,7 @@ stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from idwbench.data.dataset import Dataset, Scaling
 from idwbench.errors import PatchError
-from idwbench.models.effects import RegressionEffect, SplitEffect
+from idwbench.models.effects import SplitEffect
 from idwbench.models.imported import import_prototypes
 from idwbench.models.inputs import scaled_input
 from idwbench.models.modules import PrototypeNetwork, parameter_arrays
@@ -140,7 +140,7 @@ class PatchedNetwork:
         """
         return replace(self, head=self.head.undo_patch(number, dataset=self.features))
 
-    def effects(self) -> Mapping[str, SplitEffect | RegressionEffect]:
+    def effects(self) -> dict[str, SplitEffect]:
         """Return what the patches change in the predictions for the training and test data."""
         train = self.features.train
         plain = replace(self.head, repairs=Repairs())

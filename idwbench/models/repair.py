@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,14 @@ from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.errors import DatasetError, IdwbenchError, PatchError
 from idwbench.models.demands import Demand, demand_settings
-from idwbench.models.effects import RegressionEffect, SplitEffect, kept_shares, regression_effect, split_effect
+from idwbench.models.effects import SplitEffect, kept_shares, split_effect
 from idwbench.models.inputs import LoadDataset, find_input, find_label
 from idwbench.models.patch_files import PatchLine
 from idwbench.models.patch_records import PatchRecord, solved_repairs
 from idwbench.models.patches import Floats
 from idwbench.models.radii import Rows, error_slack
 from idwbench.models.saved_model import SavedModel
+from idwbench.runs.metrics import METRICS
 
 __all__ = ["Repair", "data_difference", "own_data", "repair"]
 
@@ -79,19 +80,16 @@ class Repair:
         return [float(row[one.label]) for row, one in zip(shares, self.demands, strict=True)]
 
     @cached_property
-    def effects(self) -> Mapping[str, SplitEffect | RegressionEffect]:
+    def effects(self) -> dict[str, SplitEffect]:
         """The effect by split of the model's own data; empty if nothing changed, or there is no data."""
         if not self.is_changed or self.dataset is None or self.rows is None:
             return {}
-        base = self.before.base
         inputs = np.concatenate([one.repairs.inputs for one in (self.before, self.solved) if len(one.repairs)])
         patches = self.before.patch_prototypes, self.solved.patch_prototypes
         splits = {"train": self.rows, "test": _rows(self.before, self.dataset, "test")}
+        given = (*patches, inputs, error_slack(self.rows.targets), self.before.target_scaling.std)
         with _one_thread():
-            if self.before.class_names:
-                return {name: split_effect(base, rows, *patches, inputs) for name, rows in splits.items()}
-            units = error_slack(self.rows.targets), self.before.target_scaling.std
-            return {name: regression_effect(base, rows, *patches, inputs, *units) for name, rows in splits.items()}
+            return {name: split_effect(self.before.base, rows, *given) for name, rows in splits.items()}
 
     @cached_property
     def kept(self) -> dict[str, float]:
@@ -106,8 +104,11 @@ class Repair:
     @cached_property
     def after(self) -> SavedModel:
         """The repaired model with the metrics that its patches change; the original if nothing changed."""
-        is_patched = len(self.solved.patch_prototypes) > 0
-        metrics = {name: one.metrics_after for name, one in self.effects.items() if is_patched}
+        effects = self.effects if len(self.solved.patch_prototypes) else {}
+        metrics = {
+            split: {name: number for name, number in effect.after.items() if name in METRICS}
+            for split, effect in effects.items()
+        }
         return replace(self.solved, patched_metrics=metrics) if self.is_changed else self.before
 
     def facts(self) -> dict[str, Any]:
@@ -125,7 +126,7 @@ class Repair:
                 solved = ("radius", "steepness", "certified_radius", "reach")
                 facts |= {name: getattr(self.records[place], name) for name in solved}
             patches.append(facts)
-        effects = {name: asdict(effect) for name, effect in self.effects.items()}
+        effects = {name: effect.facts() for name, effect in self.effects.items()}
         return {"changed": self.is_changed, "patches": patches, "kept": self.kept, "effects": effects}
 
 

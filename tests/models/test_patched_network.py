@@ -53,8 +53,8 @@ def test_patches_hold_and_right_answers_for_training_data_stay(trained):
     assert all(record.radius > 0 for record in one.repairs.records)
     effects = one.effects()
     assert effects["train"].worse == 0
-    assert effects["train"].accuracy_before == answers[0].mean()
-    assert effects["test"].accuracy_after == (one.predict(dataset.test.inputs) == dataset.test.labels).mean()
+    assert effects["train"].before["accuracy"] == answers[0].mean()
+    assert effects["test"].after["accuracy"] == (one.predict(dataset.test.inputs) == dataset.test.labels).mean()
 
 
 def test_the_order_of_patches_does_not_matter_and_undoing_all_gives_the_same_outputs(trained):

@@ -222,9 +222,9 @@ def test_the_effect_is_measured_on_the_data_of_the_training(moons, data):
     assert effect.better == ((old != data.test.labels) & (new == data.test.labels))[others].sum()
     assert effect.worse == ((old == data.test.labels) & (new != data.test.labels))[others].sum() > 0
     assert sum(worse for _, worse in effect.classes.values()) == effect.worse
-    assert effect.accuracy_after == pytest.approx((new == data.test.labels).mean())
+    assert effect.after["accuracy"] == pytest.approx((new == data.test.labels).mean())
     assert made.probabilities[0] > 0.5 and made.kept["noise"] == 1.0
-    assert made.after.patched_metrics["test"] == {"accuracy": effect.accuracy_after}
+    assert made.after.patched_metrics["test"] == {"accuracy": effect.after["accuracy"]}
     assert repair(made.after, undo=1).after.patched_metrics == {}
 
 
@@ -234,16 +234,18 @@ def test_the_effect_on_a_regression_is_measured_in_its_own_units():
     # Its values are in the targets' own units, unlike those of a model that was trained.
     model = import_prototypes(data.train.inputs[::9], dataset="diabetes", scaled=True)
     made = repair(model, [PatchLine(x.tolist(), target=200.0)], radius=3.0)
-    errors = [np.abs(one.outputs(rows) - own(data.test.targets))[1:, 0] for one in (model, made.after)]
+    outputs = [one.outputs(rows) for one in (model, made.after)]
+    errors = [np.abs(one - own(data.test.targets))[1:, 0] for one in outputs]
     effect, slack = made.effects["test"], 0.01 * own(data.train.targets).std()
+    assert effect.changed == (np.abs(outputs[1] - outputs[0]) > slack).sum()
     assert (effect.better, effect.worse) == (
         (errors[0] - errors[1] > slack).sum(),
         (errors[1] - errors[0] > slack).sum(),
     )
     assert effect.better > 0 and effect.worse > 0 and effect.patched == 1
-    assert effect.rmse_before == pytest.approx(model.metrics["test"]["rmse"], rel=1e-5)
-    assert str(effect).endswith(f"rmse {effect.rmse_before:.4g} -> {effect.rmse_after:.4g}")
-    assert made.after.patched_metrics["test"] == {"rmse": effect.rmse_after}
+    assert effect.before["rmse"] == pytest.approx(model.metrics["test"]["rmse"], rel=1e-5)
+    assert str(effect).endswith(f"rmse {effect.before['rmse']:.4g} -> {effect.after['rmse']:.4g}")
+    assert made.after.patched_metrics["test"] == {"rmse": effect.after["rmse"]}
     widest = repair(model, [PatchLine(x.tolist(), target=200.0)])
     assert widest.effects["train"].worse == 0 and widest.kept == {}
 

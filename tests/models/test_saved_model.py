@@ -145,7 +145,7 @@ def test_a_card_has_the_patches_and_the_accuracies_that_were_measured_with_just_
     assert [patch["x"] for patch in card["patches"]] == ["5,5"]
     assert card["prototypes"] == 5
     assert card["metrics"] == saved_model_card(trained)["metrics"]
-    measured = {name: {"accuracy": effect.accuracy_after} for name, effect in patched.effects.items()}
+    measured = {name: {"accuracy": effect.after["accuracy"]} for name, effect in patched.effects.items()}
     assert card["metrics_with_patches"] == measured
     patched.after.save(tmp_path / "patched.pt")
     assert saved_model_card(load_model(tmp_path / "patched.pt")) == card
