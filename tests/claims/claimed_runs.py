@@ -1,20 +1,16 @@
 """Stored runs with chosen results, without training."""
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
 
 import numpy as np
-import pandas
 from stored_runs import stored_run
 
 from idwbench.claims.evidence import Evidence
-from idwbench.claims.verdicts import CLAIMS, Judgement, judge
+from idwbench.claims.verdicts import CLAIMS, judge
 from idwbench.errors import ResultsError
 from idwbench.results.frame import runs_frame
-from idwbench.results.records import StoredRun
-from idwbench.runs.config import RunConfig, run_config
+from idwbench.runs.config import run_config
 
 SIX_METHODS = ("fc_relu", "scaled_dot", "neg_dist", "gaussian", "inv_dist", "idw")
 COMPUTED = {6: "holds", 7: "holds", 8: "holds", 9: "holds", 10: "does not hold", 20: "does not hold"}
@@ -23,20 +19,20 @@ COMPUTED = {6: "holds", 7: "holds", 8: "holds", 9: "holds", 10: "does not hold",
 class Runs:
     """A growing set of runs, which is read as a database is; each number may be a function of the seed."""
 
-    def __init__(self) -> None:
-        self.runs: list[StoredRun] = []
-        self.stored_arrays: dict[str, Mapping[str, np.ndarray]] = {}
+    def __init__(self):
+        self.runs = []
+        self.stored_arrays = {}
 
     def add(
         self,
-        metrics: Mapping[tuple[str, str], float | Callable[[int], float]] | None = None,
+        metrics=None,
         *,
-        seeds: Iterable[int] = range(20),
-        dataset: str | Mapping[str, Any] = "two_moons",
-        state: str = "complete",
-        arrays: Callable[[int], Mapping[str, np.ndarray]] | None = None,
-        **settings: Any,
-    ) -> Self:
+        seeds=range(20),
+        dataset="two_moons",
+        state="complete",
+        arrays=None,
+        **settings,
+    ):
         """Add a run for each seed; scaled dot has the scale of the authors unless another is given."""
         if settings.get("method") == "scaled_dot" and "kind" not in settings:
             settings = {"scale": "prototypes", **settings}
@@ -51,9 +47,7 @@ class Runs:
                 self.stored_arrays[key] = arrays(seed)
         return self
 
-    def measured(
-        self, metric: str, means: Mapping[str, float | None], prototypes: Sequence[int] = (16,), **settings: Any
-    ) -> Self:
+    def measured(self, metric, means, prototypes=(16,), **settings):
         """Add runs of methods with a metric about its mean, no two of them equal; those without a mean are left out."""
         of_accuracy = "test" if settings.get("dataset") == "mnist" else "holdout"
         split = of_accuracy if metric == "accuracy" else "train"
@@ -63,36 +57,36 @@ class Runs:
                 self.add(values, method=method, prototypes=n, **settings)
         return self
 
-    def run_table(self, *, dataset: str, facts: Sequence[str]) -> pandas.DataFrame:
+    def run_table(self, *, dataset, facts):
         return runs_frame(run for run in self.runs if run.dataset == dataset)
 
-    def load_runs(self, run_keys: Sequence[str]) -> list[StoredRun]:
+    def load_runs(self, run_keys):
         return [run for run in self.runs if run.run_key in {*run_keys}]
 
-    def load_arrays(self, run_key: str) -> Mapping[str, np.ndarray]:
+    def load_arrays(self, run_key):
         if run_key not in self.stored_arrays:
             raise ResultsError("no arrays")
         return self.stored_arrays[run_key]
 
     @property
-    def evidence(self) -> Evidence:
+    def evidence(self):
         return Evidence(self)  # type: ignore[arg-type]
 
-    def judge(self, number: int) -> Judgement:
+    def judge(self, number):
         """Return the verdict on one claim alone."""
         return judge(self.evidence, [CLAIMS[number - 1]])[0]
 
 
-def about(mean: float, word: str, seed: int) -> float:
+def about(mean, word, seed):
     return mean + jitter(seed, word)
 
 
 @functools.cache
-def jitter(seed: int, word: str) -> float:
+def jitter(seed, word):
     """Return a number within ±0.002 that depends on the seed and a word."""
     return 0.002 * float(np.random.default_rng([seed, *word.encode()]).uniform(-1, 1))
 
 
 @functools.cache
-def _config(seed: int, dataset: str | tuple[tuple[str, Any], ...], settings: tuple[tuple[str, Any], ...]) -> RunConfig:
+def _config(seed, dataset, settings):
     return run_config(dataset if isinstance(dataset, str) else dict(dataset), seed=seed, **dict(settings))

@@ -25,7 +25,7 @@ from idwbench.runs.config import run_config
 
 
 @pytest.fixture
-def db(bench, tmp_path) -> Path:
+def db(bench, tmp_path):
     """The database of the small sweep, with a run that failed."""
     path = shutil.copy(bench / "results/idwbench.db", tmp_path / "runs.db")
     results = Results(path)
@@ -43,7 +43,7 @@ def runs(run, db, monkeypatch):
 
 
 @pytest.fixture
-def keys(db) -> list[str]:
+def keys(db):
     return list(Results(db, read_only=True).to_frame()["run_key"])
 
 
@@ -194,7 +194,7 @@ LONG = SweepProgress(
 
 
 @pytest.fixture
-def planned(tmp_path) -> Results:
+def planned(tmp_path):
     results = Results(tmp_path / "planned.db")
     results.register_sweep("long", "", "", [run_config("two_moons", prototypes=n) for n in (1, 2, 3)])
     return results

@@ -1,22 +1,18 @@
 """Models of all methods with scaled inputs, and the inputs that are hard for them."""
 
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnxruntime
 import torch
 from array_models import saved_array_model
 from blob_data import make_dataset, make_regression
-from numpy.typing import NDArray
 
 from idwbench.data.dataset import Scaling
 from idwbench.models.modules import PrototypeNetwork
-from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import run_config
 
-METHODS: list[tuple[str, dict[str, Any]]] = [
+METHODS = [
     ("fc_relu", {}),
     ("scaled_dot", {"scale": "features"}),
     ("scaled_dot", {"scale": "prototypes"}),
@@ -39,7 +35,7 @@ NAMES = [" ".join(map(str, [name, *parameters.values()])) for name, parameters i
 SCALING = Scaling(np.array([100.0, -3.0, 0.001]), np.array([7.0, 0.1, 1e-5]))
 
 
-def made_model(method: str = "idw", *, regression: bool = False, **parameters: Any) -> SavedModel:
+def made_model(method="idw", *, regression=False, **parameters):
     """Return a model with five prototypes, of which two have the same key."""
     dataset = replace(make_regression() if regression else make_dataset(), scaling=SCALING)
     generator = np.random.default_rng(0)
@@ -52,7 +48,7 @@ def made_model(method: str = "idw", *, regression: bool = False, **parameters: A
     return saved_array_model(config, dataset, arrays, metrics=metrics)
 
 
-def hard_inputs(model: SavedModel) -> NDArray[np.float64]:
+def hard_inputs(model):
     """Return inputs (n, 3) in the data's own units: random ones, keys, near keys, and the mean, which scales to 0."""
     generator = np.random.default_rng(1)
     keys = model.network.keys.detach().numpy().astype(np.float64)
@@ -60,13 +56,13 @@ def hard_inputs(model: SavedModel) -> NDArray[np.float64]:
     return model.scaling.invert(np.concatenate(scaled))
 
 
-def far_inputs(model: SavedModel) -> NDArray[np.float64]:
+def far_inputs(model):
     """Return inputs that are a thousand and a billion standard deviations away."""
     directions = np.random.default_rng(2).normal(size=(6, 3))
     return model.scaling.invert(np.concatenate([1e3 * directions, 1e9 * directions]))
 
 
-def exact_outputs(model: SavedModel, inputs: NDArray[np.float64]) -> NDArray[np.float64]:
+def exact_outputs(model, inputs):
     """Return the outputs of the network in float64, for inputs that are scaled to float32."""
     network = model.network
     keys, values = network.keys.detach().double(), network.values.detach().double()
@@ -75,17 +71,13 @@ def exact_outputs(model: SavedModel, inputs: NDArray[np.float64]) -> NDArray[np.
         return exact(torch.from_numpy(model.scaling.apply(inputs)).double()).numpy()
 
 
-def largest_value(model: SavedModel) -> float:
-    return float(model.network.values.detach().abs().max())
-
-
-def onnx_session(file: Path | bytes) -> Any:
+def onnx_session(file):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     return onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
 
 
-def run_onnx(file: Path | bytes, *batches: NDArray[Any]) -> list[dict[str, NDArray[Any]]]:
+def run_onnx(file, *batches):
     """Return the outputs of a file, or of its bytes, by name, for each batch in one session."""
     session = onnx_session(file)
     names = [output.name for output in session.get_outputs()]

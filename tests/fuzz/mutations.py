@@ -2,9 +2,7 @@
 
 import io
 import json
-import random
 import re
-from typing import Any
 
 import safetensors.torch
 import torch
@@ -24,7 +22,7 @@ ODD_VALUES = (
 ODD_CHARACTERS = "{}[],:#&*!|>'\"%@`\\-?\0\x07\x1b\t\r\n\x85\u2028\u202e\ufeff𝒳é 0a"
 
 
-def changed_line(draw: random.Random, text: str) -> str:
+def changed_line(draw, text):
     """Return a text with a line left out, doubled, swapped with another, or indented otherwise."""
     lines = text.splitlines()
     if not lines:
@@ -42,7 +40,7 @@ def changed_line(draw: random.Random, text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def changed_word(draw: random.Random, text: str) -> str:
+def changed_word(draw, text):
     """Return a text with an odd value, another of its words, or a misspelling in place of a word."""
     words = list(WORD.finditer(text))
     if not words:
@@ -53,7 +51,7 @@ def changed_word(draw: random.Random, text: str) -> str:
     return text[: word.start()] + value + text[word.end() :]
 
 
-def changed_character(draw: random.Random, text: str) -> str:
+def changed_character(draw, text):
     """Return a text with an odd character, or cut off."""
     place = draw.randrange(len(text) + 1)
     if draw.random() < 0.5:
@@ -64,7 +62,7 @@ def changed_character(draw: random.Random, text: str) -> str:
 TEXT_MUTATIONS = (*[changed_line] * 4, *[changed_word] * 5, *[changed_character] * 2)
 
 
-def mutated_text(draw: random.Random, text: str) -> bytes:
+def mutated_text(draw, text):
     """Return YAML without its comments and with one to three mutations, in some cases with a byte that is no UTF-8."""
     text = COMMENT.sub("", text)
     for _ in range(draw.choice([1, 1, 2, 3])):
@@ -73,7 +71,7 @@ def mutated_text(draw: random.Random, text: str) -> bytes:
     return changed_bytes(draw, content) if draw.random() < 0.05 else content
 
 
-def changed_bytes(draw: random.Random, content: bytes) -> bytes:
+def changed_bytes(draw, content):
     """Return bytes with some flipped, cut off, swapped, repeated or overwritten."""
     first, second, third = sorted(draw.randrange(len(content) + 1) for _ in range(3))
     match draw.choice(["flip", "flip", "flip", "flip", "cut", "swap", "repeat", "zero", "insert"]):
@@ -95,14 +93,14 @@ def changed_bytes(draw: random.Random, content: bytes) -> bytes:
 
 
 CARD = "model.json"
-ODD_FACTS: tuple[Any, ...] = (
+ODD_FACTS = (
     *(None, True, -1, 0, 1, 2**31, 10**30, 1.5, 1e308, -0.0, float("nan"), float("inf"), "9" * 5000, "x" * 9999),
     *("", "x", "a\nb", "\x1b[31m", "\u202e", "\0", "idw", "two_moons", "regression", [], [1], ["a", "b"], ["a", "a"]),
     *({}, {"a": 1}, {"name": "csv", "path": "/dev/zero"}, [[[[[]]]]], {"": None}, ["\ud800"]),
 )
 
 
-def changed_facts(draw: random.Random, facts: Any) -> Any:
+def changed_facts(draw, facts):
     """Return nested mappings and lists with one value replaced, left out, or added."""
     if isinstance(facts, dict) and facts and draw.random() < 0.9:
         name, way = draw.choice(list(facts)), draw.random()
@@ -117,7 +115,7 @@ def changed_facts(draw: random.Random, facts: Any) -> Any:
     return draw.choice(ODD_FACTS)
 
 
-def _changed_tensor(draw: random.Random, tensor: torch.Tensor) -> torch.Tensor:
+def _changed_tensor(draw, tensor):
     ways = [
         tensor[:-1] if tensor.ndim else tensor,
         tensor.double() if tensor.dtype == torch.float32 else tensor.float(),
@@ -131,7 +129,7 @@ def _changed_tensor(draw: random.Random, tensor: torch.Tensor) -> torch.Tensor:
     return draw.choice(ways)
 
 
-def changed_pt(draw: random.Random, content: bytes) -> bytes:
+def changed_pt(draw, content):
     """Return the content of a .pt file with another card or tensor, in the form of today or that of version 1."""
     fields = torch.load(io.BytesIO(content), weights_only=True)
     changed = _changed_fields(draw, {**json.loads(fields.pop(CARD)), **fields})
@@ -143,7 +141,7 @@ def changed_pt(draw: random.Random, content: bytes) -> bytes:
     return buffer.getvalue()
 
 
-def changed_safetensors(draw: random.Random, content: bytes) -> bytes:
+def changed_safetensors(draw, content):
     """Return the content of a .safetensors file with another card, tensor or header."""
     length = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + length])
@@ -156,13 +154,13 @@ def changed_safetensors(draw: random.Random, content: bytes) -> bytes:
     return safetensors.torch.save(tensors, {draw.choice([CARD, "idwbench-model"]): json.dumps(facts)})
 
 
-def _parts(fields: dict[str, Any]) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+def _parts(fields):
     """Return the tensors, and the rest."""
     tensors = {name: value for name, value in fields.items() if isinstance(value, torch.Tensor)}
     return tensors, {name: value for name, value in fields.items() if name not in tensors}
 
 
-def _changed_fields(draw: random.Random, fields: dict[str, Any]) -> Any:
+def _changed_fields(draw, fields):
     if draw.random() < 0.7:  # otherwise few changes would pass the checksum
         fields.pop("sha256")
     tensors, facts = _parts(fields)
@@ -173,7 +171,7 @@ def _changed_fields(draw: random.Random, fields: dict[str, Any]) -> Any:
     return {**facts, **tensors} if isinstance(facts, dict) else facts
 
 
-def mutated_model(draw: random.Random, content: bytes, suffix: str) -> bytes:
+def mutated_model(draw, content, suffix):
     """Return the content of a model file, changed in its bytes or in what it holds."""
     changes = {".pt": changed_pt, ".safetensors": changed_safetensors}
     return draw.choice([changed_bytes, changes[suffix]])(draw, content)
@@ -189,7 +187,7 @@ OF_DATA = ("nosie=0.1", "noise", "noise=x", "=1", "noise=[1", "seed=-1", "train_
 NO_INPUTS = ("1", "1,2,3", "nan,1", "inf,0", "1,,2", "1e400,0", "absent.npy", "sweep.yaml", "mnits:test:0", "::")
 
 # A command that is right up to its last option, whose value is one of these.
-FAULTS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+FAULTS = (
     (("train", "--dataset"), (*WORDS, "csv", "MNIST", "data.txt", "absent.csv", "/dev/zero", "sweep.yaml", "..")),
     ((*TRAIN, "--method"), WORDS),
     *(((*TRAIN, name), (*NUMBERS, "-1", "1e400")) for name in ("--epsilon", "--seed", "--batch-size", "--validation")),
@@ -229,7 +227,7 @@ FAULTS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
 )
 
 
-def wrong_command(draw: random.Random) -> list[str]:
+def wrong_command(draw):
     """Return the words of a command line with a fault."""
     begin, values = draw.choice(FAULTS)
     return [*begin, draw.choice(values)]

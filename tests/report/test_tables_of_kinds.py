@@ -146,11 +146,6 @@ def test_csv_and_json_hold_the_same_rows_one_for_each_setting_and_layer(table):
 ITEMS = [2**power for power in range(1, 12)]
 
 
-def recalls_of(known):
-    """A recall that falls linearly in log(items) and is 0.99 at `known` items."""
-    return {n: min(1.0, 0.99 - 0.05 * math.log(n / known)) for n in ITEMS}
-
-
 def known_capacities(law, dimensions=(8, 16, 24, 32), seeds=5, noise=0.0):
     generator = np.random.default_rng(0)
     return {d: {s: Capacity(law(d) * math.exp(noise * generator.normal())) for s in range(seeds)} for d in dimensions}

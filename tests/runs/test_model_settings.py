@@ -32,7 +32,7 @@ ESTIMATORS = {
 WORDS = {"none": None, "all": None, "true": True, "false": False}
 
 
-def parsed(kind: str, dataset: str | None = None, **settings):
+def parsed(kind, dataset=None, **settings):
     """Return a model, or that of a run on a data set."""
     if dataset is not None:
         return run_config(dataset, kind=kind, **settings).model

@@ -11,6 +11,8 @@ from typing import get_args
 import pytest
 from pydantic import ValidationError
 
+from idwbench.errors import ConfigError
+from idwbench.runs import config
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.datasets import DATASETS, CsvConfig
 from idwbench.runs.kinds.models import MODELS
@@ -91,10 +93,10 @@ def test_every_run_that_version_0_1_0_stored_has_its_key_and_its_json():
     with closing(sqlite3.connect(f"file:{ASSETS / '0.1.0' / 'idwbench.db'}?immutable=1", uri=True)) as database:
         stored = database.execute("SELECT run_key, config FROM runs").fetchall()
     assert len(stored) == 18
-    for key, config in stored:
-        run = RunConfig.model_validate_json(config)
+    for key, text in stored:
+        run = RunConfig.model_validate_json(text)
         assert run.run_key == key
-        assert run.model_dump(mode="json") == json.loads(config)
+        assert run.model_dump(mode="json") == json.loads(text)
 
 
 def test_settings_that_were_added_are_left_out_at_their_default_and_count_otherwise():
@@ -141,3 +143,53 @@ def test_a_curve_is_the_sequence_of_its_points():
     points = tuple(CurvePoint(epoch, {names[0]: loss, names[1]: accuracy}) for epoch, loss, accuracy in rows)
     assert (len(curve), tuple(curve), curve[-1], curve[1:]) == (3, points, points[2], points[1:])
     assert curve == points and points[:2] != curve and Curve(names, [*curve.values[:-1], 0.0]) != curve
+
+
+RUNS = [
+    run_config("two_moons", seed=3, method="idw", prototypes=16, power=2.5),
+    run_config("two_moons", kind="kernel_regression", kernel="gaussian"),
+    run_config("digits", kind="network", encoder="vit_tiny", attention="idw"),
+    run_config({"name": "joint", "of": ["mnist", "fashion_mnist"]}, kind="mlp", momentum=0.5),
+    run_config({"name": "digits", "validation": 0.1}, kind="baseline", method="kmeans"),
+]
+
+
+def stored(run, **changes):
+    """Return a run as it is read from its JSON with other settings."""
+    content = json.loads(run.canonical_json()) | changes
+    return RunConfig.stored(json.dumps(content, sort_keys=True, separators=(",", ":")), run.run_key)
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.model.kind)
+def test_a_run_that_has_its_key_is_read_as_it_was_without_being_checked_again(run, monkeypatch):
+    monkeypatch.setattr(RunConfig, "model_validate_json", None)
+    again, run = stored(run), run.with_seed(0)
+    assert again == run and type(again.model) is type(run.model) and type(again.dataset) is type(run.dataset)
+    assert again.canonical_json() == run.canonical_json() and again.model_dump() == run.model_dump()
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.model.kind)
+def test_settings_that_were_changed_are_checked(run):
+    protocol = run.protocol.model_dump()
+    assert stored(run, protocol={**protocol, "epochs": 7}).protocol.epochs == 7
+    with pytest.raises(ValueError, match="epochs"):
+        stored(run, protocol={**protocol, "epochs": "many"})
+    with pytest.raises(ConfigError, match="imagenet"):
+        stored(run, dataset={"name": "imagenet"})
+
+
+@pytest.mark.parametrize("text", ["{broken", "", "[1]", "{}", '{"dataset": 7}', "NaN"])
+def test_a_text_without_settings_is_refused(text):
+    with pytest.raises((ValueError, ConfigError)):
+        RunConfig.stored(text, RUNS[0].run_key)
+
+
+def test_settings_of_another_version_are_checked_though_they_have_their_key():
+    run = RUNS[0]
+    content = json.loads(run.canonical_json())
+    content["protocol"]["lookahead"] = 5  # which a later version may have
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    digest = config._KEY_START.copy()
+    digest.update(text.encode())
+    with pytest.raises(ValueError, match="lookahead"):
+        RunConfig.stored(text, digest.hexdigest())

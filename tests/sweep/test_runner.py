@@ -40,7 +40,7 @@ class FakeEngine:
 
     def __init__(self, bad_seeds=(), stack=4, before=lambda configs: None):
         self.bad_seeds, self.stack, self.before = set(bad_seeds), stack, before
-        self.stacks: list[list[int]] = []
+        self.stacks = []
 
     def train(self, configs, dataset, context):
         self.stacks.append([config.seed for config in configs])

@@ -25,7 +25,7 @@ RUNS, KEYS_OF_0_1_0, KEYS_OF_THE_PAPER = json.loads((ROOT / "tests/assets/shippe
 PAPER = sorted(file.stem for file in (ROOT / "sweeps/paper").iterdir())
 
 
-def shipped(name: str):
+def shipped(name):
     folder = "sweeps/paper" if name in PAPER else "sweeps"
     return plan(read_sweep(ROOT / folder / f"{name}.yaml"))
 
@@ -88,7 +88,7 @@ def test_the_examples_in_the_docs_are_good_sweeps(tmp_path):
     assert n_runs == [210, 60, 60]
 
 
-def table(section: str) -> list[list[str]]:
+def table(section):
     """Return the cells of the first table of a section, without its header."""
     text = PAGE.split(f"### `{section}`\n", 1)[1]
     rows = re.search(r"^\|.*\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE)

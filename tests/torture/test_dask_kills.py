@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from pathlib import Path
 
 import psutil
 import pytest
@@ -31,15 +30,15 @@ ENDED = "select run_key, attempt, finished_at from runs where state = 'complete'
 class Driver:
     """A sweep in a process group of its own."""
 
-    def __init__(self, sweep: Path, database: Path, *options: str) -> None:
+    def __init__(self, sweep, database, *options):
         command = [sys.executable, "-m", "idwbench", "sweep", str(sweep), "--db", str(database), *options]
         # A command in the background of a shell ignores Ctrl-C, and so would its children.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
         signal.signal(signal.SIGINT, before)
-        self.lines: list[str] = []
+        self.lines = []
 
-    def stopped_after(self, runs: int) -> list[psutil.Process]:
+    def stopped_after(self, runs):
         """Let the process sleep when that number of runs has ended, and return its workers."""
         assert self.process.stderr is not None
         for line in self.process.stderr:
@@ -53,7 +52,7 @@ class Driver:
                 workers += [child] if "spawn_main" in " ".join(child.cmdline()) else []
         return workers
 
-    def end(self) -> int:
+    def end(self):
         assert self.process.stderr is not None
         with self.process:  # closes the pipe
             self.lines.extend(self.process.stderr)

@@ -32,7 +32,7 @@ def in_child(function, *arguments):
     assert process.exitcode == 0
 
 
-def typed(folder: Path, name: str, db: Path) -> tuple[int, str]:
+def typed(folder, name, db):
     """Type the sweep in a child of this process, and return its exit code and its output."""
     log = folder / name
     child = os.fork()
@@ -41,7 +41,7 @@ def typed(folder: Path, name: str, db: Path) -> tuple[int, str]:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), log.read_text()
 
 
-def assert_full(code: int, output: str, *words: str) -> None:
+def assert_full(code, output, *words):
     """The sweep ended with one line that says which disk is full."""
     assert code == 1, output
     assert "Traceback" not in output
@@ -50,7 +50,7 @@ def assert_full(code: int, output: str, *words: str) -> None:
     assert sum(line.startswith("idwbench:") for line in output.splitlines()) == 1
 
 
-def fill_the_disk_of_the_database(folder: Path, kind: str, room: int, alone: str) -> None:
+def fill_the_disk_of_the_database(folder, kind, room, alone):
     """Sweep on a disk that gets full, make room, and sweep again."""
     n, db = SETTINGS * SEEDS, folder / "disk" / "torture.db"
     disk = (TmpfsDisk if kind == "tmpfs" else FileSizeLimit)(db.parent, 2**24)
@@ -88,7 +88,7 @@ def test_a_full_disk_ends_a_sweep_in_one_line_and_nothing_stored_is_lost(tmp_pat
     in_child(fill_the_disk_of_the_database, tmp_path, kind, room, alone)
 
 
-def recordings(db: Path) -> dict[str, dict[str, bytes]]:
+def recordings(db):
     """The files of the recordings that have the name of a complete one."""
     folders = Path(f"{db}.recordings").iterdir()
     complete = [path for path in folders if path.is_dir() and not path.suffix]
@@ -104,7 +104,7 @@ def undisturbed(tmp_path_factory):
     return recordings(folder / "runs.db")
 
 
-def fill_the_disk_of_recordings(folder: Path, share, checkpoint_seconds: int, undisturbed) -> None:
+def fill_the_disk_of_recordings(folder, share, checkpoint_seconds, undisturbed):
     """Sweep on a disk with room for a share of the recordings, or a limit on each file, and sweep again with room."""
     from idwbench.dual.recorder import Recorder
     from idwbench.dual.recording import open_recording

@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -17,7 +16,7 @@ WAIT_SECONDS = 1200.0  # far more than any driver needs: only a test that fails 
 FULL = os.environ.get("IDWBENCH_TORTURE") == "1"  # `make torture` runs the full sizes
 
 
-def sweep_text(settings: int, seeds: int, epochs: int = 2) -> str:
+def sweep_text(settings, seeds, epochs=2):
     """A sweep of tiny runs; each number of prototypes is a stack of its own."""
     return (
         "name: torture\n"
@@ -28,7 +27,7 @@ def sweep_text(settings: int, seeds: int, epochs: int = 2) -> str:
     )
 
 
-def start_warm_server() -> None:
+def start_warm_server():
     """Let drivers be forked from a process that has loaded `torture_warm`; no other tests have such a server."""
     _forkserver._stop()
     context, path = get_context("forkserver"), os.environ.get("PYTHONPATH", "")
@@ -41,7 +40,7 @@ def start_warm_server() -> None:
     assert check.exitcode == 0
 
 
-def _check_is_warm() -> None:
+def _check_is_warm():
     assert "torture_warm" in sys.modules
 
 
@@ -53,7 +52,7 @@ class Driver:
     steps: Connection
     log: Path
 
-    def take_steps(self, n: int) -> bool:
+    def take_steps(self, n):
         """Wait until the driver has taken `n` steps; False if it ended before."""
         with suppress(EOFError):
             for _ in range(n):
@@ -63,14 +62,14 @@ class Driver:
             return True
         return False
 
-    def kill(self) -> None:
+    def kill(self):
         """End it by SIGKILL."""
         assert self.process.pid is not None
         with suppress(ProcessLookupError):
             os.kill(self.process.pid, signal.SIGKILL)
         self.wait()
 
-    def wait(self) -> int:
+    def wait(self):
         """Return its exit code."""
         self.process.join(WAIT_SECONDS)
         self.steps.close()
@@ -79,13 +78,11 @@ class Driver:
         return code
 
     @property
-    def output(self) -> str:
+    def output(self):
         return self.log.read_text()
 
 
-def start(
-    log: Path, *arguments: object, prepare: Callable[[], None] | None = None, is_stepping: bool = False
-) -> Driver:
+def start(log, *arguments, prepare=None, is_stepping=False):
     """Start ``idwbench`` with arguments in the folder of the log; `prepare` runs in the process before it."""
     context = get_context("forkserver")
     receiver, sender = context.Pipe(duplex=False)
@@ -96,9 +93,7 @@ def start(
     return Driver(process, receiver, log)
 
 
-def type_command(
-    words: list[str], log: Path, steps: Connection | None = None, prepare: Callable[[], None] | None = None
-) -> None:
+def type_command(words, log, steps=None, prepare=None):
     """Type ``idwbench`` and these words in this process, which ends; the log gets what is printed."""
     stream = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(stream, 1)
@@ -116,14 +111,14 @@ def type_command(
     run()
 
 
-def _report_steps(steps: Connection) -> None:
+def _report_steps(steps):
     """Send a byte before and after each change of the database, and after each epoch."""
     from idwbench.cli.progress import SweepProgress
     from idwbench.results.store import Results
 
     lock = threading.Lock()
 
-    def step() -> None:
+    def step():
         with lock, suppress(OSError):
             steps.send_bytes(b".")
 
@@ -132,8 +127,8 @@ def _report_steps(steps: Connection) -> None:
     SweepProgress.epoch = lambda *arguments: step()
 
 
-def _stepping(function: Callable[..., object], step: Callable[[], None]) -> Callable[..., object]:
-    def stepping(*arguments: object, **options: object) -> object:
+def _stepping(function, step):
+    def stepping(*arguments, **options):
         step()
         result = function(*arguments, **options)
         step()
