@@ -95,10 +95,10 @@ def patch(
     if file is not None:
         lines = read_patch_file(file, ("x", "label" if loaded.class_names else "target"))
     settings |= {"kind": (eta or "exact") if exact or eta else "local", "merge": merge, "data_dir": data_dir}
-    made = repair(loaded, lines, keep=[] if keep is None else read_patch_file(keep, ("x",)), undo=undo, **settings)
-    if written is not None and made.is_changed:
-        made.after.save(written, overwrite=force)
-    _print_repair(made, undo, written, json)
+    repaired = repair(loaded, lines, keep=[] if keep is None else read_patch_file(keep, ("x",)), undo=undo, **settings)
+    if written is not None and repaired.is_changed:
+        repaired.after.save(written, overwrite=force)
+    _print_repair(repaired, undo, written, json)
 
 
 def _loaded(path: Path) -> SavedModel:
@@ -132,29 +132,31 @@ def _action(asked: list[str], label: str | None, target: str | None) -> str:
     return asked[0]
 
 
-def _print_repair(made: Repair, undone: int | None, output: Path | None, as_json: bool) -> None:
+def _print_repair(repaired: Repair, undone: int | None, output: Path | None, as_json: bool) -> None:
     """Print what a repair changed; `output` is the file written, `undone` the number of a patch removed."""
-    for warning in made.warnings:
+    for warning in repaired.warnings:
         print_line(f"warning: {warning}", err=True)
     if as_json:
         undone_facts = {} if undone is None else {"undone": undone}
-        echo_json({**made.facts(), **undone_facts, "model": str(output) if output and made.is_changed else None})
+        echo_json(
+            {**repaired.facts(), **undone_facts, "model": str(output) if output and repaired.is_changed else None}
+        )
         return
-    for line in [_summary(made, undone), *_patch_lines(made)]:
+    for line in [_summary(repaired, undone), *_patch_lines(repaired)]:
         print_line(line)
-    if made.is_changed:
+    if repaired.is_changed:
         echo(f"model {output}" if output else "nothing was written")
 
 
-def _patch_lines(made: Repair) -> Iterator[str]:
+def _patch_lines(repaired: Repair) -> Iterator[str]:
     """Yield what is known of the new patches: of one its own numbers, of several their ranges; and their effect."""
-    if not made.is_changed:
+    if not repaired.is_changed:
         return
-    records = [record for record in made.records if record.has_prototype]
+    records = [record for record in repaired.records if record.has_prototype]
     steepness = ", ".join(sorted({f"{record.steepness:g}" for record in records}))
-    output = "logit" if made.before.class_names else "output, in scaled units,"
-    if made.probabilities:
-        yield f"probability {_range(made.probabilities, '.4f')}"
+    output = "logit" if repaired.before.class_names else "output, in scaled units,"
+    if repaired.probabilities:
+        yield f"probability {_range(repaired.probabilities, '.4f')}"
     for name, line in (
         ("radius", f"radius {{}}, steepness {steepness} (scaled units)"),
         ("certified_radius", "certified: the label within {}"),
@@ -162,10 +164,12 @@ def _patch_lines(made: Repair) -> Iterator[str]:
     ):
         if numbers := [number for record in records if (number := getattr(record, name)) is not None]:
             yield line.format(_range(numbers, ".4g"))
-    if made.kept:
+    if repaired.kept:
         names = {"noise": "of the copies with noise", "shifts": "of the copies moved by a pixel"}
-        yield "the label stays for " + " and ".join(f"{100 * made.kept[one]:.0f} % {names[one]}" for one in made.kept)
-    for name, effect in made.effects.items():
+        yield "the label stays for " + " and ".join(
+            f"{100 * repaired.kept[one]:.0f} % {names[one]}" for one in repaired.kept
+        )
+    for name, effect in repaired.effects.items():
         yield f"{name}: {effect}"
 
 
@@ -174,24 +178,24 @@ def _range(numbers: Sequence[float], form: str) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _summary(made: Repair, undone: int | None) -> str:
+def _summary(repaired: Repair, undone: int | None) -> str:
     """Return the first line on a repair."""
-    names, n = made.before.class_names, len(made.demands)
-    if not made.is_changed:
+    names, n = repaired.before.class_names, len(repaired.demands)
+    if not repaired.is_changed:
         right = f"all {n} inputs get what is wanted"
-        if n == 1 and (label := made.demands[0].label) is not None:
+        if n == 1 and (label := repaired.demands[0].label) is not None:
             right = f"the model answers {names[label]} as requested"
         return f"already right: {right}; nothing was changed or written"
     if undone is not None:
-        return f"patch {undone} undone, {len(made.after.repairs)} left"
-    if n == 1 and (label := made.demands[0].label) is not None:
-        before = int(made.before.outputs(made.demands[0].query[None])[0].argmax())
+        return f"patch {undone} undone, {len(repaired.after.repairs)} left"
+    if n == 1 and (label := repaired.demands[0].label) is not None:
+        before = int(repaired.before.outputs(repaired.demands[0].query[None])[0].argmax())
         return f"label {names[label]}, as before" if before == label else f"label {names[before]} -> {names[label]}"
     if n == 1:
-        outputs = [model.outputs(made.demands[0].query[None])[0] for model in (made.before, made.solved)]
-        return f"output {' -> '.join(_target(made.before, one) for one in outputs)}"
-    n_made = sum(record.has_prototype for record in made.records)
-    return f"{count_label(n_made, 'new prototype')}; all {n} inputs hold"
+        outputs = [model.outputs(repaired.demands[0].query[None])[0] for model in (repaired.before, repaired.solved)]
+        return f"output {' -> '.join(_target(repaired.before, one) for one in outputs)}"
+    n_new = sum(record.has_prototype for record in repaired.records)
+    return f"{count_label(n_new, 'new prototype')}; all {n} inputs hold"
 
 
 def _print_patches(model: SavedModel, path: Path, as_json: bool) -> None:

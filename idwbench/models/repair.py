@@ -211,6 +211,7 @@ def _wish(model: SavedModel, line: PatchLine, settings: Mapping[str, Any]) -> di
     if not names and (target is None or label is not None):
         raise PatchError("a regression needs a target", location=("target" if label is None else "label",))
     if not names:
+        # Files of regressions may have such demands, without a meaning.
         if settings["criterion"].kind != "wins":
             raise PatchError("needs classes, not a regression", location=(settings["criterion"].kind,))
         if settings["kind"] in ("printed", "authors"):
@@ -236,9 +237,8 @@ def _scaled_target(model: SavedModel, target: Any) -> Floats:
         problem = f"expected {model.n_outputs} number{'s' if model.n_outputs > 1 else ''}, got {len(numbers)}"
         raise PatchError(problem, location=("target",))
     if not np.isfinite(numbers).all():
-        raise PatchError(
-            f"expected finite numbers, got {','.join(f'{one:g}' for one in numbers)}", location=("target",)
-        )
+        got = ",".join(f"{one:g}" for one in numbers)
+        raise PatchError(f"expected finite numbers, got {got}", location=("target",))
     return np.asarray((numbers - model.target_scaling.mean) / model.target_scaling.std, np.float64)
 
 
@@ -265,13 +265,13 @@ def own_data(
 def data_difference(model: SavedModel, dataset: Dataset) -> str:
     """Return how the data differs from what the model was trained on, or an empty text."""
     name = model.config.dataset_label
-    expected, found = model.provenance.get("data_sha256"), dataset.sha256
+    expected, actual = model.provenance.get("data_sha256"), dataset.sha256
     if not isinstance(expected, str):
         return f"the model file has no checksum of its data, {name}"
-    if expected != found:
+    if expected != actual:
         return (
             f"the data {name} is not what the model was trained on "
-            f"(its SHA-256 starts with {found[:12]}, that of the training data with {expected[:12]})"
+            f"(its SHA-256 starts with {actual[:12]}, that of the training data with {expected[:12]})"
         )
     if (dataset.n_features, dataset.n_outputs) != (model.n_features, model.n_outputs):
         return f"the data {name} does not fit the model"
