@@ -163,7 +163,7 @@ class Demand:
 def demand_settings(
     kind: str = "local",
     radius: float | str | None = None,
-    steepness: float = DEFAULT_STEEPNESS,
+    steepness: float | None = DEFAULT_STEEPNESS,
     margin: float | None = None,
     confidence: float | None = None,
 ) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def demand_settings(
     Args:
         kind: ``local``, ``exact``, ``printed`` or ``authors``.
         radius: In scaled units; None or ``auto`` for the largest that changes no right prediction.
-        steepness: Of a local patch.
+        steepness: Of a local patch; None for 32.
         margin: Lead of the label's logit over the next. By default of local patches 2, and more until the probability
             is 0.7; otherwise the smallest that wins.
         confidence: Probability of the label, in place of a margin.
@@ -182,14 +182,14 @@ def demand_settings(
     """
     if kind not in get_args(Kind) or kind == "keep":
         raise PatchError(f"expected local, exact, printed or authors, got '{kind}'", location=("kind",))
-    defaults = {"steepness": DEFAULT_STEEPNESS}
     given = {"radius": None if radius == "auto" else radius, "steepness": steepness}
     given |= {"margin": margin, "confidence": confidence}
     numbers = {name: _number(name, value) for name, value in given.items() if value is not None}
-    own_shape = [name for name in ("radius", "steepness") if name in numbers and numbers[name] != defaults.get(name)]
+    shape = {"radius": numbers.get("radius"), "steepness": numbers.get("steepness", DEFAULT_STEEPNESS)}
+    for name, default in (("radius", None), ("steepness", DEFAULT_STEEPNESS)):
+        if kind != "local" and shape[name] != default:
+            raise PatchError("an exact patch has its own", location=(name,))
     amounts = [name for name in ("margin", "confidence") if name in numbers]
-    if kind != "local" and own_shape:
-        raise PatchError("an exact patch has its own", location=(own_shape[0],))
     if kind in ("printed", "authors") and amounts:
         raise PatchError(f"the formula '{kind}' has none", location=(amounts[0],))
     if len(amounts) > 1:
@@ -197,7 +197,6 @@ def demand_settings(
     criterion = Criterion() if kind == "local" else Criterion("wins", 0.0)
     for name in amounts:
         criterion = Criterion(name, numbers[name])
-    shape = {"radius": numbers.get("radius"), "steepness": numbers["steepness"]}
     return {"kind": kind, "criterion": criterion, **shape}
 
 
