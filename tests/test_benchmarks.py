@@ -18,16 +18,7 @@ from benchmarks.attribution.recorded import record
 from benchmarks.attribution.retraining import retrained
 from benchmarks.attribution.sizes import SMALL
 from benchmarks.attribution.tracin import TracIn
-from benchmarks.stored_runs import fill_database, sweep_text
 from benchmarks.workloads import blobs
-from idwbench.results.store import Results
-
-
-def test_a_database_of_many_runs_has_the_runs_of_its_sweep_file(tmp_path):
-    file, db = tmp_path / "many.yaml", tmp_path / "many.db"
-    file.write_text(sweep_text(400, 1), encoding="utf-8")
-    assert fill_database(file, db) == 400
-    assert Results(db, read_only=True).sweep_status("many").complete == 400
 
 
 def test_the_exact_influence_on_a_linear_regression_has_a_score_near_1():

@@ -191,11 +191,9 @@ def excluded(*shape: int) -> torch.Tensor:
         ({"value": random(S + 1, N, E)}, "same length"),
         ({"query": random(L, N + 1, E)}, "batch of 4"),
         ({"attn_mask": excluded(L, S + 1)}, r"attn_mask should have the shape \(5, 6\) or \(6, 5, 6\), got \(5, 7\)"),
-        ({"attn_mask": excluded(N, L, S)}, "attn_mask should have the shape"),
         ({"attn_mask": excluded(1, N * H, L, S)}, "attn_mask should have the shape"),
         ({"attn_mask": excluded(L, S).long()}, "only bool and floating types of attn_mask"),
         ({"key_padding_mask": excluded(S, N)}, r"key_padding_mask should have the shape \(3, 6\), got \(6, 3\)"),
-        ({"key_padding_mask": excluded(S)}, "key_padding_mask should have the shape"),
         ({"key_padding_mask": excluded(N, S).long()}, "only bool and floating types of key_padding_mask"),
     ],
 )
