@@ -1,7 +1,7 @@
 """Networks, perceptrons and hash tables: their trainings and metrics against float64, and recordings."""
 
 from dataclasses import replace
-from typing import NamedTuple
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from idwbench.models.hash_table import HashTable, measured
 from idwbench.models.neighbours import PrototypeQuality, nearest
 from idwbench.models.networks import network_from_arrays
 from idwbench.models.patch_study import study_patches
-from idwbench.models.perceptron import MultilayerPerceptron, initial_mlp, mlp_from_arrays
+from idwbench.models.perceptron import initial_mlp, mlp_from_arrays
 from idwbench.runs.config import RunConfig
 from idwbench.runs.results import RunResult
 
@@ -39,17 +39,8 @@ def drawn_rows(config: RunConfig, dataset: Dataset) -> list[np.ndarray]:
     return found
 
 
-class Float64Training(NamedTuple):
-    """The labels of all slots, the inputs of each layer in them, the trained network, and the loss of each slot."""
-
-    labels: np.ndarray
-    keys: list[np.ndarray]
-    network: MultilayerPerceptron
-    losses: np.ndarray
-
-
-def float64_training(config: RunConfig, dataset: Dataset) -> Float64Training:
-    """Take the same steps in float64, written with modules of PyTorch."""
+def float64_training(config: RunConfig, dataset: Dataset) -> SimpleNamespace:
+    """Take the same steps in float64 with modules of PyTorch; return network, and labels, keys and losses of slots."""
     protocol, rows = config.protocol, drawn_rows(config, dataset)
     network = initial_mlp(config.model, dataset, np.random.default_rng(config.seed)).double()
     optimizer = torch.optim.SGD(network.parameters(), protocol.learning_rate, protocol.momentum)
@@ -64,7 +55,12 @@ def float64_training(config: RunConfig, dataset: Dataset) -> Float64Training:
         optimizer.step()
         keys.append(layer_inputs)
     layers = [torch.cat(parts).detach().numpy() for parts in zip(*keys, strict=True)]
-    return Float64Training(labels[np.concatenate(rows)].numpy(), layers, network, torch.cat(losses).detach().numpy())
+    slots = {
+        "labels": labels[np.concatenate(rows)].numpy(),
+        "keys": layers,
+        "losses": torch.cat(losses).detach().numpy(),
+    }
+    return SimpleNamespace(network=network, **slots)
 
 
 SETTINGS = [{"seed": 3}, {"name": "joint", "seed": 3}, {"name": "joint", "depth": 1}, {"name": "two_moons", "depth": 4}]
