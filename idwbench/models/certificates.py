@@ -23,7 +23,8 @@ from idwbench.models.patches import Base, Floats, PatchPrototypes
 __all__ = ["SMALL_CHANGE", "certified_radius", "reach"]
 
 SMALL_CHANGE = 0.01
-_HALVINGS = 30
+# A radius is bisected to this part of it; no radius is smaller than 2⁻⁶⁰ of the largest distance.
+_PRECISION, _HALVINGS = 1e-9, 60
 # The intervals of distances of a reach, one of which is divided again.
 _INTERVALS, _ROUNDS = 64, 2
 # Rounding of the sums, as a part of their largest term times their length.
@@ -57,6 +58,8 @@ def certified_radius(base: Base, patches: PatchPrototypes, query: NDArray[np.flo
         return 0.0
     low, high = 0.0, float(distances.max())
     for _ in range(_HALVINGS):
+        if high - low <= _PRECISION * high:
+            break
         middle = (low + high) / 2
         low, high = (middle, high) if is_certain(middle) else (low, middle)
     return max(low - _RESOLUTION * (float(np.linalg.norm(point)) + low), 0.0)

@@ -44,6 +44,21 @@ def demands_of(rows: Rows, n: int = 20, **settings: object) -> list[Demand]:
     return [Demand(query, label, name=f"row {row}", **settings) for row, (query, label) in enumerate(pairs)]
 
 
+@pytest.fixture(scope="module")
+def base() -> Base:
+    return network()
+
+
+@pytest.fixture(scope="module")
+def rows(base) -> Rows:
+    return rows_of(base)
+
+
+@pytest.fixture(scope="module")
+def demand(rows) -> Demand:
+    return demands_of(rows)[0]
+
+
 def plain_logits(base: Base, patches, inputs: np.ndarray) -> np.ndarray:
     """Return the patched logits of an idw network, straight from the formulas in float64."""
     logits = []
@@ -57,9 +72,7 @@ def plain_logits(base: Base, patches, inputs: np.ndarray) -> np.ndarray:
     return np.array(logits)
 
 
-def test_the_outputs_are_those_of_the_formulas():
-    base = network()
-    rows = rows_of(base)
+def test_the_outputs_are_those_of_the_formulas(base, rows):
     patches = solve(base, demands_of(rows), rows).prototypes
     np.testing.assert_allclose(patches.outputs(base, rows.inputs), plain_logits(base, patches, rows.inputs), rtol=1e-9)
 
@@ -76,9 +89,7 @@ def test_all_patches_hold_and_no_right_prediction_changes_for_every_method(metho
     assert min(leads) >= 2 - 1e-6
 
 
-def test_the_radius_alone_is_the_largest_that_bisection_finds():
-    base = network()
-    rows = rows_of(base)
+def test_the_radius_alone_is_the_largest_that_bisection_finds(base, rows):
     right = Rows(rows.inputs[:-20], rows.targets[:-20])
     for demand in demands_of(rows)[:5]:
         radius = solve(base, [demand], right).prototypes.radii[0]
@@ -94,10 +105,7 @@ def test_the_radius_alone_is_the_largest_that_bisection_finds():
         assert harms(1 + 1e-6) or radius <= np.quantile(distances.min(1), 1.0)
 
 
-def test_the_value_keeps_what_the_network_says_but_for_the_label():
-    base = network()
-    rows = rows_of(base)
-    demand = demands_of(rows)[0]
+def test_the_value_keeps_what_the_network_says_but_for_the_label(base, rows, demand):
     logits = base.states(demand.query[None]).outputs[0]
     patched = solve(base, [demand], rows).prototypes.outputs(base, demand.query[None])[0]
     others = np.arange(3) != demand.label
@@ -117,9 +125,7 @@ def test_labels_of_a_network_whose_logits_hardly_differ_get_a_probability_of_sev
 
 @pytest.mark.parametrize("kind", ["local", "exact"])
 @pytest.mark.parametrize("criterion", [Criterion("margin", 0.5), Criterion("confidence", 0.8), Criterion("wins", 0.0)])
-def test_criteria_are_met_by_all_patches_at_once(kind, criterion):
-    base = network()
-    rows = rows_of(base)
+def test_criteria_are_met_by_all_patches_at_once(base, rows, kind, criterion):
     demands = demands_of(rows, 8, kind=kind, criterion=criterion)
     logits = solve(base, demands, rows).prototypes.outputs(base, np.stack([one.query for one in demands]))
     for row, demand in zip(logits, demands, strict=True):
@@ -151,9 +157,7 @@ def test_exact_patches_have_the_values_of_the_paper_and_of_the_authors(power):
 
 
 @pytest.mark.parametrize("kind", ["local", "exact"])
-def test_the_solution_does_not_depend_on_the_order_of_the_demands(kind):
-    base = network()
-    rows = rows_of(base)
+def test_the_solution_does_not_depend_on_the_order_of_the_demands(base, rows, kind):
     demands = demands_of(rows, 10, kind=kind)
     order = np.random.default_rng(2).permutation(10)
     one, other = solve(base, demands, rows), solve(base, [demands[place] for place in order], rows)
@@ -161,10 +165,7 @@ def test_the_solution_does_not_depend_on_the_order_of_the_demands(kind):
         np.testing.assert_array_equal(getattr(one.prototypes, name)[order], getattr(other.prototypes, name))
 
 
-def test_an_input_that_has_its_label_gets_no_prototype_and_keeps_half_of_its_lead():
-    base = network()
-    rows = rows_of(base)
-    demand = demands_of(rows)[0]
+def test_an_input_that_has_its_label_gets_no_prototype_and_keeps_half_of_its_lead(base, rows, demand):
     radius = solve(base, [demand], rows).prototypes.radii[0]
     near = (demand.query + np.float32(0.25 * radius)).astype(np.float32)
     logits = base.states(near[None]).outputs[0]
@@ -180,8 +181,7 @@ def test_an_input_that_has_its_label_gets_no_prototype_and_keeps_half_of_its_lea
 
 @pytest.mark.parametrize("merge", [False, True])
 @pytest.mark.parametrize("criterion", [Criterion(), Criterion("margin", 0.5), Criterion("confidence", 0.6)])
-def test_a_demand_that_the_network_meets_gets_a_prototype_if_other_patches_disturb_it(criterion, merge):
-    base = network()
+def test_a_demand_that_the_network_meets_gets_a_prototype_if_other_patches_disturb_it(base, criterion, merge):
     near = np.zeros(4, np.float32)
     logits = base.states(near[None]).outputs[0]
     right = Demand(near, int(logits.argmax()), criterion=criterion, radius=0.005)
@@ -193,10 +193,7 @@ def test_a_demand_that_the_network_meets_gets_a_prototype_if_other_patches_distu
     assert all(one.is_met(row) for one, row in zip([right, loud], outputs, strict=True))
 
 
-def test_equal_demands_share_a_prototype_and_merged_ones_too():
-    base = network()
-    rows = rows_of(base)
-    demand = demands_of(rows)[0]
+def test_equal_demands_share_a_prototype_and_merged_ones_too(base, rows, demand):
     assert solve(base, [demand, demand], rows).has_prototype.sum() == 1
     radius = solve(base, [demand], rows).prototypes.radii[0]
     near = Demand((demand.query + 0.1 * radius).astype(np.float32), demand.label, name="near")
@@ -206,10 +203,7 @@ def test_equal_demands_share_a_prototype_and_merged_ones_too():
     assert all(one.is_met(row) for one, row in zip([demand, near], logits, strict=True))
 
 
-def test_kept_inputs_keep_their_answers_within_reach_of_a_patch():
-    base = network()
-    rows = rows_of(base)
-    demand = demands_of(rows)[0]
+def test_kept_inputs_keep_their_answers_within_reach_of_a_patch(base, rows, demand):
     radius = solve(base, [demand], rows).prototypes.radii[0]
     near = (demand.query + np.float32(0.5 * radius / 2)).astype(np.float32)
     answer = int(base.states(near[None]).outputs[0].argmax())
@@ -219,19 +213,14 @@ def test_kept_inputs_keep_their_answers_within_reach_of_a_patch():
     assert int(patches.outputs(base, near[None])[0].argmax()) == answer
 
 
-def test_a_right_training_row_can_be_patched_itself():
-    base = network()
-    rows = rows_of(base)
+def test_a_right_training_row_can_be_patched_itself(base, rows):
     demand = Demand(rows.inputs[0], (int(rows.targets[0]) + 1) % 3)
     logits = solve(base, [demand], rows).prototypes.outputs(base, rows.inputs)
     assert logits[0].argmax() == demand.label
     np.testing.assert_array_equal(logits[1:-20].argmax(1), rows.targets[1:-20])
 
 
-def test_two_labels_for_one_input_are_a_conflict_that_names_both_and_their_distance():
-    base = network()
-    rows = rows_of(base)
-    demand = demands_of(rows)[0]
+def test_two_labels_for_one_input_are_a_conflict_that_names_both_and_their_distance(base, rows, demand):
     answer = int(base.states(demand.query[None]).outputs[0].argmax())
     other = ({0, 1, 2} - {demand.label, answer}).pop()
     with pytest.raises(PatchConflictError, match=r"row 0 and row 7 \(distance 0\)"):
@@ -265,19 +254,14 @@ def test_a_regression_keeps_an_answer_within_the_tolerance_while_another_is_patc
     assert 0 < np.abs(patched[1] - outputs[1]).max() <= 0.01 * (1 if rows is None else outputs[2:].std())
 
 
-def test_rows_that_occur_many_times_do_not_make_the_largest_radius_zero():
-    base = network()
-    rows = rows_of(base)
+def test_rows_that_occur_many_times_do_not_make_the_largest_radius_zero(base, rows, demand):
     right = Rows(np.repeat(rows.inputs[:20], 20, 0), np.repeat(rows.targets[:20], 20))
     once = Rows(rows.inputs[:20], rows.targets[:20])
-    demand = demands_of(rows)[0]
     radius = solve(base, [demand], right).prototypes.radii[0]
     assert radius == pytest.approx(solve(base, [demand], once).prototypes.radii[0], rel=0.2)
 
 
-def test_a_row_of_equal_logits_stands_in_the_way_of_no_patch():
-    base = network()
-    rows = rows_of(base)
+def test_a_row_of_equal_logits_stands_in_the_way_of_no_patch(base, rows, demand):
     tied = Base(base.method, base.parameters, base.keys, base.values.copy())
     tied.values[0] = 5.0
     far = np.full((1, 4), 30, np.float32)
@@ -285,14 +269,11 @@ def test_a_row_of_equal_logits_stands_in_the_way_of_no_patch():
     tied = Base(tied.method, tied.parameters | {"epsilon": 0.0}, tied.keys, tied.values)
     assert len(set(tied.states(far).outputs[0])) == 1
     with_tie = Rows(np.concatenate([rows.inputs, far]), np.append(rows.targets, 0))
-    demand = demands_of(rows)[0]
     wanted = (int(tied.states(demand.query[None]).outputs.argmax()) + 1) % 3
     assert solve(tied, [Demand(demand.query, wanted)], with_tie).prototypes.radii[0] > 0
 
 
-def test_a_training_row_with_minus_zero_is_the_input_with_zero():
-    base = network()
-    rows = rows_of(base)
+def test_a_training_row_with_minus_zero_is_the_input_with_zero(base, rows):
     inputs = rows.inputs.copy()
     inputs[0] = [-0.0, 0.0, 0.0, 0.0]
     labels = base.states(inputs).outputs.argmax(1)
@@ -300,9 +281,7 @@ def test_a_training_row_with_minus_zero_is_the_input_with_zero():
     assert solve(base, [demand], Rows(inputs, labels)).prototypes.radii[0] > 0
 
 
-def test_a_demand_that_a_formula_cannot_serve_is_not_merged_with_it():
-    base = network()
-    demand = demands_of(rows_of(base))[0]
+def test_a_demand_that_a_formula_cannot_serve_is_not_merged_with_it(base, demand):
     formula = Demand(demand.query, demand.label, kind="authors", criterion=Criterion("wins", 0.0))
     larger = Demand(demand.query, demand.label, kind="exact", criterion=Criterion("margin", 50.0))
     solution = solve(base, [formula, larger], merge=True)
