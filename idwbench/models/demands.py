@@ -102,8 +102,9 @@ class Demand:
         """What makes two demands the same; orders them, so that their solution does not depend on their order."""
         target = b"" if self.target is None else self.target.tobytes()
         radius, label = (-1.0 if one is None else float(one) for one in (self.radius, self.label))
-        criterion = (self.criterion.kind, self.criterion.amount)
-        return self.query.tobytes(), label, target, self.kind, *criterion, radius, self.steepness
+        # An exact patch has a shape of its own, which files record.
+        shape = (radius, self.steepness) if self.kind == "local" else (0.0, 0.0)
+        return self.query.tobytes(), label, target, self.kind, self.criterion.kind, self.criterion.amount, *shape
 
     @property
     def is_free(self) -> bool:

@@ -91,7 +91,7 @@ class Fence:
         They are those with the right label, unless it is no larger than another, which any patch changes, and no patch
         is at them.
         """
-        stays = (self.sq_dist > 0).all(1)
+        stays = (self.sq_dist > HIT_SQ_DIST).all(1)
         return self.take(stays & (self.leads() > 0) if self.targets.ndim == 1 else stays)
 
     def take(self, rows: Any, patches: Any = slice(None)) -> Fence:
@@ -157,7 +157,8 @@ class Fence:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             # log(exp(excess) − 1), of weights that are above the largest.
             log_ratio = np.where(excess > 0, excess + np.log(-np.expm1(-np.maximum(excess, 1e-300))), -np.inf)
-            limits = np.exp(0.5 * np.log(self.sq_dist) - log_ratio / patches.steepness)
+            distances = np.log(np.where(self.sq_dist > HIT_SQ_DIST, self.sq_dist, 0.0)) / 2
+            limits = np.exp(distances - log_ratio / patches.steepness)
         return np.where(excess > 0, limits, np.inf)
 
     def near(self, patches: PatchPrototypes) -> Fence:

@@ -273,12 +273,15 @@ def test_a_row_of_equal_logits_stands_in_the_way_of_no_patch(base, rows, demand)
     assert solve(tied, [Demand(demand.query, wanted)], with_tie).prototypes.radii[0] > 0
 
 
-def test_a_training_row_with_minus_zero_is_the_input_with_zero(base, rows):
+@pytest.mark.parametrize("number", [-0.0, 1e-13])
+def test_a_training_row_that_hits_the_input_is_the_input_itself(base, rows, number):
     inputs = rows.inputs.copy()
-    inputs[0] = [-0.0, 0.0, 0.0, 0.0]
+    inputs[0] = [number, 0.0, 0.0, 0.0]
     labels = base.states(inputs).outputs.argmax(1)
     demand = Demand(np.zeros(4, np.float32), (int(labels[0]) + 1) % 3)
-    assert solve(base, [demand], Rows(inputs, labels)).prototypes.radii[0] > 0
+    assert solve(base, [demand], Rows(inputs, labels)).prototypes.radii[0] > 1e-9
+    with pytest.raises(PatchConflictError):
+        solve(base, [demand, Demand(inputs[0], int(labels[0]), kind="keep")], rows)
 
 
 def test_a_demand_that_a_formula_cannot_serve_is_not_merged_with_it(base, demand):

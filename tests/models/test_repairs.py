@@ -162,6 +162,13 @@ def test_a_regression_gets_a_target_and_needs_one(regression):
         regression.patch_all([x, x], targets=[1.0, 2.0], radius=0.1)
 
 
+@pytest.mark.parametrize("kind", ["local", "exact"])
+def test_a_demand_that_a_model_has_already_gets_no_other_prototype(moons, kind):
+    patched = moons.patch([0.0, 1.0], 1, kind=kind)
+    again = patched.patch([0.0, 1.0], 1, kind=kind)
+    assert (len(again.repairs), len(again.patch_prototypes)) == (2, 1)
+
+
 def test_a_patch_of_version_0_1_0_keeps_working_and_is_undone(moons):
     model, plain = (load_model(ASSETS / f"{name}.safetensors") for name in ("digits-patched", "digits"))
     (record,) = model.repairs.records
