@@ -34,9 +34,7 @@ def text_dataset(path: Path, **settings: Any) -> Dataset:
     return load_dataset(TextConfig(path=str(path), **settings))
 
 
-def lstm_run(
-    path: Path, seed: int = 0, tokens: str = "characters", vocabulary_size: int = 0, **settings: Any
-) -> RunConfig:
+def lstm_run(path: Path, seed=0, tokens="characters", vocabulary_size=0, **settings: Any) -> RunConfig:
     """A tiny LSTM on a text file, with the checksum of the file."""
     sizes = {"embedding": 4, "width": 6, "context": 8}
     protocol = {"epochs": 2, "batch_size": 4, "optimizer": "sgd", "learning_rate": 0.5, "momentum": 0.9}

@@ -44,9 +44,7 @@ def make_layer(score: str, parameters: dict, **arguments) -> SelfAttention:
     return SelfAttention(E, H, score, batch_first=True, dtype=torch.float64, **arguments, **parameters)
 
 
-def oracle(
-    layer: SelfAttention, inputs: torch.Tensor, mask: torch.Tensor, parameters: dict
-) -> tuple[torch.Tensor, torch.Tensor]:
+def oracle(layer: SelfAttention, inputs: torch.Tensor, mask: torch.Tensor, parameters: dict):
     """Output and weights of one sequence, with a boolean mask (L, L), head by head."""
     outputs, weights = [], []
     projected = torch.nn.functional.linear(inputs, layer.in_proj_weight, layer.in_proj_bias)
@@ -174,9 +172,8 @@ def test_memory_grows_linearly_with_the_length(score, dtype, is_causal, monkeypa
     monkeypatch.setattr(sequences, "NUMBERS_AT_A_TIME", 2**9)
     monkeypatch.setattr(sequences, "FEWEST_PAIRS", 0)
     layer = make_layer("additive", {"form": score}) if score == "linear" else make_layer(score, {})
-    (largest, kept), (longer, kept_longer) = (
-        memory_of_a_step(layer.to(dtype), n, is_causal=is_causal) for n in (24, 72)
-    )
+    layer = layer.to(dtype)
+    (largest, kept), (longer, kept_longer) = (memory_of_a_step(layer, n, is_causal=is_causal) for n in (24, 72))
     assert longer <= 3.1 * largest
     assert kept_longer <= 3.1 * kept
     assert longer < H * 72 * 72 / 3

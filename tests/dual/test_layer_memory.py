@@ -19,9 +19,7 @@ SLOTS, FEATURES, OUTPUTS, STEPS = 60, 5, 3, 12
 QUERIES = np.random.default_rng(1).normal(size=(8, FEATURES)).astype(np.float32)
 
 
-def small_memory(
-    *, bias: bool = True, folded: bool = False, dtype: str = "float32", integers: bool = False
-) -> LayerMemory:
+def small_memory(*, bias=True, folded=False, dtype="float32", integers=False) -> LayerMemory:
     """Return a memory; with integers, many attentions are equal."""
     generator = np.random.default_rng(4)
     keys = generator.integers(0, 3, (SLOTS, FEATURES)) if integers else generator.normal(size=(SLOTS, FEATURES))
@@ -291,9 +289,8 @@ def test_the_factors_of_adam_are_the_nearest_to_its_updates_and_the_residual_is_
     for name, memory in recording.layers.items():
         # The bytes of the steps differ in rounding alone.
         np.testing.assert_allclose(memory.final, joined(layers[name]), rtol=0, atol=1e-10)
-        np.testing.assert_allclose(
-            np.load(recording.folder / f"{name}.scales.npy"), factors[name], rtol=1e-6, atol=1e-9
-        )
+        scales = np.load(recording.folder / f"{name}.scales.npy")
+        np.testing.assert_allclose(scales, factors[name], rtol=1e-6, atol=1e-9)
         if p.weight_decay == 0:  # then W_0 stays as it is
             moved = np.linalg.norm(memory.final - memory.initial)
             share = recording.facts.layers[name].residual_share

@@ -46,9 +46,8 @@ def test_a_fit_equals_a_run_of_the_engine_for_each_method(name, method):
 @pytest.mark.parametrize("method", ["idw", "fc_relu"])
 def test_targets_are_standardised_and_predictions_in_their_own_units(method):
     y = np.stack([1000 + 50 * X[:, 0], 1e-3 * X[:, 1]], axis=1)
-    fitted, shifted = (
-        PrototypeRegressor(8, method=method, random_state=0).fit(X, targets) for targets in (y, 2 * y + 3)
-    )
+    model = PrototypeRegressor(8, method=method, random_state=0)
+    fitted, shifted = (clone(model).fit(X, targets) for targets in (y, 2 * y + 3))
     assert fitted.score(X, y) > 0.7
     np.testing.assert_allclose(shifted.predict(X), 2 * fitted.predict(X) + 3, rtol=1e-3)
 
@@ -73,9 +72,8 @@ def test_a_weight_is_so_many_copies_of_a_row_to_the_last_bit_and_only_ratios_mat
     np.testing.assert_array_equal(weighted.values_, copies.values_)
     np.testing.assert_allclose(weighted.loss_curve_, copies.loss_curve_)
     np.testing.assert_allclose(weighted.prototypes_, scaled.prototypes_, rtol=1e-3, atol=1e-4)
-    equal, none = (
-        model.set_params(batch_size=7).fit(inputs, y, given).prototypes_ for given in (np.full(30, 0.3), None)
-    )
+    model.set_params(batch_size=7)
+    equal, none = (model.fit(inputs, y, given).prototypes_ for given in (np.full(30, 0.3), None))
     np.testing.assert_array_equal(equal, none)
 
 
@@ -152,9 +150,8 @@ def test_an_estimator_that_is_not_fitted_or_whose_fit_failed_says_so(made):
     ],
 )
 def test_an_invalid_parameter_is_a_value_error_that_names_it(parameters, message):
-    estimator = (
-        KernelRegressor() if parameters.keys() & {"kernel", "bandwidth", "fallback"} else PrototypeClassifier(epochs=2)
-    )
+    is_kernel = parameters.keys() & {"kernel", "bandwidth", "fallback"}
+    estimator = KernelRegressor() if is_kernel else PrototypeClassifier(epochs=2)
     estimator.set_params(**parameters)
     with pytest.raises(ValueError, match=message):
         estimator.fit(X, GROUPS)

@@ -41,9 +41,7 @@ def explained(memory: Memory, x: str, dataset: Dataset = DATA, **options) -> Exp
     return explain_memory(memory, Request(x, load=lambda config, data_dir: dataset, **options))
 
 
-def by_kernel(
-    x: str, dataset: Dataset = DATA, metrics=None, kernel="gaussian", bandwidth=0.5, **options
-) -> Explanation:
+def by_kernel(x: str, dataset=DATA, metrics=None, kernel="gaussian", bandwidth=0.5, **options) -> Explanation:
     config = run_config(dataset.config, kind="kernel_regression", kernel=kernel, bandwidth=bandwidth)
     return explained(kernel_memory(config, metrics or {}, dataset), x, dataset, **options)
 
@@ -101,9 +99,8 @@ def test_a_mask_changes_the_answer_alone_without_the_training_data():
 def test_a_patch_is_called_by_its_number_in_the_list_of_patches_where_others_need_no_prototype():
     saved, label = model()[0], (explained(prototype_memory(model()[0]), "12,9,11").answer.label + 1) % 3
     answer = explained(prototype_memory(saved), "11,12,13").answer.label
-    patched = saved.patch_all(
-        [[11.0, 12.0, 13.0], [12.0, 9.0, 11.0]], [answer, label], radius=0.5, steepness=64, margin=1e-6
-    )
+    demands = {"radius": 0.5, "steepness": 64, "margin": 1e-6}
+    patched = saved.patch_all([[11.0, 12.0, 13.0], [12.0, 9.0, 11.0]], [answer, label], **demands)
     assert [record.has_prototype for record in patched.repairs.records] == [False, True]
     shown = explained(prototype_memory(patched), "12,9,11", top=1)
     assert (shown.layers[0].items[0].source, shown.answer.label) == ("prototype 6 (patch 2)", label)

@@ -48,9 +48,7 @@ def made_run(config: RunConfig, test: float = 0.9, state: str = "complete", **me
     return stored_run(test, config=config, state=state, train=1.0, metrics=given)
 
 
-def made_dataset(
-    features: int = 2, image_shape: tuple[int, int] | None = None, class_names: tuple[str, ...] = ("upper", "lower")
-) -> Dataset:
+def made_dataset(features: int = 2, image_shape: Any = None, class_names: Any = ("upper", "lower")) -> Dataset:
     inputs = np.random.default_rng(0).normal(size=(8, features)).astype(np.float32)
     split = Split(inputs, np.arange(8) % 2)
     config = run_config("two_moons").dataset

@@ -1,7 +1,6 @@
 """What users bring to a model: inputs as texts and files, labels, and the prototypes of other libraries."""
 
-import struct
-import zlib
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -101,10 +100,8 @@ def test_files_that_cannot_be_read_and_numbers_too_large_are_refused(model, tmp_
 
 
 def test_an_image_that_claims_too_many_pixels_is_refused_by_its_header(model, tmp_path):
-    header = b"IHDR" + struct.pack(">IIBBBBB", 16_000, 10_000, 8, 0, 0, 0, 0)
-    checked = header + struct.pack(">I", zlib.crc32(header))
-    # Without the compressed pixels, which are not read.
-    (tmp_path / "x.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\r" + checked + b"\0\0\0\0IDAT")
+    Image.new("1", (16_000, 10_000)).save(tmp_path / "x.png")
+    os.truncate(tmp_path / "x.png", 41)  # without the compressed pixels, which are not read
     with pytest.raises(PatchError, match=r"x.png: expected an image of 3x2 pixels, got 16000x10000"):
         find_input(str(tmp_path / "x.png"), model.config, model)
 
@@ -132,9 +129,8 @@ def test_an_input_of_a_part_or_of_other_data_is_scaled_as_the_model_s_own(choice
         np.testing.assert_array_equal(found, own.apply(pixels)[1])
     assert loaded == [(name, choice, 3) for name in ("fashion_mnist", "mnist", "joint")]
     mnist = model_of({"name": "mnist", "scaling": "unit"}, unit, ("0", "1"))
-    found = find_input(
-        "fashion_mnist:test:0", mnist.config, mnist, load=lambda config, folder: images(config, pixels, standard)
-    )
+    of_other_scaling = {"load": lambda config, folder: images(config, pixels, standard)}
+    found = find_input("fashion_mnist:test:0", mnist.config, mnist, **of_other_scaling)
     np.testing.assert_allclose(found, pixels[0] / 255, atol=1e-6)
 
 
@@ -154,9 +150,8 @@ def test_the_centres_of_k_means_get_the_class_frequencies_of_their_training_inpu
     raw = moons.scaling.invert(moons.train.inputs)
     clusters = KMeans(4, n_init=1, random_state=0).fit(raw)
     model = import_prototypes(clusters, dataset=MOONS)
-    np.testing.assert_allclose(
-        model.scaling.invert(model.network.keys.detach().numpy()), clusters.cluster_centers_, rtol=1e-6
-    )
+    keys = model.scaling.invert(model.network.keys.detach().numpy())
+    np.testing.assert_allclose(keys, clusters.cluster_centers_, rtol=1e-6)
     labels = clusters.predict(raw)
     expected = [np.eye(2)[moons.train.labels[labels == cluster]].mean(0) for cluster in range(4)]
     np.testing.assert_allclose(model.network.values.detach().numpy(), expected, rtol=1e-6)
@@ -257,9 +252,8 @@ def test_an_estimator_keeps_its_patches(moons, tmp_path):
         again = load_model(tmp_path / "model.pt")
         columns = [again.class_names.index(name) for name in patched.classes_]
         np.testing.assert_allclose(again.outputs(inputs)[:, columns], patched._outputs(inputs), rtol=1e-12, atol=1e-12)
-        assert (
-            again.outputs(inputs[wrong]).argmax(1) == [again.class_names.index(name) for name in labels[wrong]]
-        ).all()
+        wanted = [again.class_names.index(name) for name in labels[wrong]]
+        assert (again.outputs(inputs[wrong]).argmax(1) == wanted).all()
     with pytest.raises(ModelFileError, match="values: cannot be replaced in a patched PrototypeClassifier"):
         import_prototypes(patched, np.zeros((4, 2)))
     flowers = PrototypeClassifier.from_prototypes(np.eye(3, 4), np.eye(3), ["setosa", "versicolor", "virginica"])

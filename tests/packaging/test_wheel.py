@@ -82,9 +82,8 @@ def test_the_packages_hold_the_sources_and_the_sweeps_and_neither_tests_nor_resu
     [wheel], [archive] = built.glob("*.whl"), built.glob("*.tar.gz")
     with zipfile.ZipFile(wheel) as opened:
         inside = set(opened.namelist())
-    sources = {
-        str(path.relative_to(ROOT)) for path in (ROOT / "idwbench").rglob("*.*") if "__pycache__" not in path.parts
-    }
+    files = [path for path in (ROOT / "idwbench").rglob("*.*") if "__pycache__" not in path.parts]
+    sources = {str(path.relative_to(ROOT)) for path in files}
     sweeps = {f"idwbench/{path.relative_to(ROOT)}" for path in (ROOT / "sweeps").rglob("*.yaml")}
     assert sources | sweeps <= inside
     assert {name.split("/")[0].split("-")[0] for name in inside} == {"idwbench"}

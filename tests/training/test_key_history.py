@@ -148,9 +148,7 @@ def test_top_samples_are_sorted_by_share_with_ties_by_row_and_counted_for_a_half
 
 
 # The engines
-def trained_and_replayed(
-    dataset: Dataset, engine: str = "torch", **settings: object
-) -> tuple[AbstractReplay, np.ndarray, np.ndarray]:
+def trained_and_replayed(dataset: Dataset, engine: str = "torch", **settings: object):
     """Return the replay of a run, and its keys and values."""
     base = {"prototypes": 3, "learning_rate": 0.02, "initialisation": "mean"}
     config = prototypes_run(dataset, **{**base, **settings})
