@@ -139,11 +139,9 @@ def test_what_is_no_python_file_or_takes_the_name_of_another_plugin_is_one_line(
 def test_reserved_names_cover_what_a_run_and_a_protocol_use():
     used = {*RunConfig.model_fields, *Protocol.model_fields, *PrototypesConfig.model_fields}
     assert used <= RESERVED_NAMES
-    of_methods, of_weightings = (
-        {parameter.name for one in registry.values() for parameter in one.parameters}
-        for registry in (METHODS, WEIGHTINGS)
-    )
-    assert not RESERVED_NAMES & of_methods and not of_methods & of_weightings
+    of_methods = {parameter.name for method in METHODS.values() for parameter in method.parameters}
+    assert not RESERVED_NAMES & of_methods
+    assert not of_methods & {parameter.name for one in WEIGHTINGS.values() for parameter in one.parameters}
     assert not RESERVED_NAMES & set(DATASETS)
 
 

@@ -105,6 +105,7 @@ def test_more_validation_rows_than_can_be_spared_are_refused(config, message):
 
 TABLE = "width,kind,height\n" + "".join(f"{i / 7:.3f},{'oak' if i % 4 else 'elm'},{i * i}\n" for i in range(20))
 SMALL_MOONS = {"name": "two_moons", "seed": 3, "train_per_class": 7, "noise": 0.25, "holdout_per_class": 0}
+DIGITS = {"name": "digits", "seed": 4, "test_fraction": 0.3}
 OWN = {"name": "csv", "path": "own.csv", "label": "kind"}
 
 
@@ -114,10 +115,7 @@ OWN = {"name": "csv", "path": "own.csv", "label": "kind"}
         ({"name": "two_moons"}, "ebc3c670d9d2923b0e39e709a4ee491520f05a927bf9bfab7dac894c7c6987a1"),
         (SMALL_MOONS, "f1fd81fc4897bd9045ccd8ea0b8015f31963ce9428f0e4063a0ccbf1e36ab9b6"),
         ({"name": "digits"}, "4478e269dfbe049709060ee07fdf8e8d7b26ba6f18c90f00c827e8c73d56aef9"),
-        (
-            {"name": "digits", "seed": 4, "test_fraction": 0.3},
-            "c06d36c91cbe47a84d4f24e0f5caedd5b9bffaadea0bf488791be563087565af",
-        ),
+        (DIGITS, "c06d36c91cbe47a84d4f24e0f5caedd5b9bffaadea0bf488791be563087565af"),
         (OWN, "a42652edd18d6c6f26917d2b69300148c77937dab6d2b43256638f56cdc96a8d"),
         ({**OWN, "seed": 5, "scaling": "none"}, "17d260d8db5206c54c5c97a4bf42a2f408d8a3fe1003cb961aa4f5c3b966b77a"),
         ({"name": "rows.npz"}, "f0bf4e53eb628ea3d1d89d857565779250d9a7ef515a7ba51fa4bd93bb6a1c02"),

@@ -293,10 +293,7 @@ DAMAGES: list[tuple[Damage, str]] = [
     (array("rows.npy", lambda rows: rows + 1), NOT_ITS_ROWS),  # of the folded layer
     (array("rows.npy", lambda rows: rows.astype(float)), "run/rows.npy: has the type float64, expected integers"),
     (array("layer_1.keys.npy", lambda keys: keys.astype("U8")), NO_FLOATS),
-    (
-        array("layer_1.final.npy", lambda weight: weight + 1),
-        "run: the recording is damaged: the final parameters have a",
-    ),
+    (array("layer_1.final.npy", lambda weight: weight + 1), "run: the recording is damaged: the final parameters"),
 ]
 
 
