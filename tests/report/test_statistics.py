@@ -66,15 +66,6 @@ def test_with_ties_and_zeros_it_counts_all_signs(differences):
     assert p_value(second, first) == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.slow
-def test_many_pairs_follow_scipys_normal_approximation():
-    from scipy import stats
-
-    first, second = np.round(8 * np.random.default_rng(0).normal(0, 1, (2, 51))) / 8  # with exact ties and zeros
-    expected = stats.wilcoxon(first, second, method="asymptotic", correction=False).pvalue
-    assert p_value(first.tolist(), second.tolist()) == pytest.approx(expected, abs=2e-3)
-
-
 def test_six_pairs_are_the_fewest_that_can_differ_and_equal_values_have_p_value_one():
     assert p_value(range(1, 7), [0.0] * 6) == 2 / 2**6 < ALPHA < p_value(range(1, 6), [0.0] * 5)
     assert p_value([0.9] * 8, [0.9] * 8) == p_value([], []) == 1
