@@ -23,16 +23,7 @@ class Runs:
         self.runs = []
         self.stored_arrays = {}
 
-    def add(
-        self,
-        metrics=None,
-        *,
-        seeds=range(20),
-        dataset="two_moons",
-        state="complete",
-        arrays=None,
-        **settings,
-    ):
+    def add(self, metrics=None, *, seeds=range(20), dataset="two_moons", state="complete", arrays=None, **settings):
         """Add a run for each seed; scaled dot has the scale of the authors unless another is given."""
         if settings.get("method") == "scaled_dot" and "kind" not in settings:
             settings = {"scale": "prototypes", **settings}

@@ -49,21 +49,6 @@ def test_runs_with_other_settings_do_not_count(runs):
         assert seeds_of(runs) == {1}, other
 
 
-def test_what_is_given_selects_other_runs_than_its_default(runs):
-    for method in ("kmeans", "samples"):
-        runs.add(ACCURACY, seeds=[1], **{**IDW, "kind": "baseline", "method": method})
-    runs.add(ACCURACY, seeds=[2], **IDW, power=4.0).add(ACCURACY, seeds=[3], **IDW, kind="patch_study", cases="wrong")
-    for scale, seed in (("prototypes", 4), ("features", 5)):
-        runs.add(ACCURACY, seeds=[seed], **{**IDW, "method": "scaled_dot", "scale": scale})
-    for model, seed in (
-        ({"kind": "baseline", "method": "kmeans"}, 1),
-        ({"power": 4.0}, 2),
-        ({"kind": "patch_study", "cases": "wrong"}, 3),
-        ({"method": "scaled_dot"}, 4),  # with the scale of the authors
-    ):
-        assert seeds_of(runs, **model) == {seed}
-
-
 def test_of_studies_with_one_seed_that_with_the_most_cases_counts(runs):
     study = {"dataset": "mnist", "kind": "patch_study", "cases": "wrong", **IDW}
     for cases in (300, 100):

@@ -76,8 +76,7 @@ def test_methods_are_compared_on_mnist_in_every_seed(runs, number, metric, means
 
 
 @pytest.mark.parametrize(
-    ("dead_keys", "spacing", "verdict"),
-    [(7.0, 0.2, "holds"), (7.0, 0.4, "does not hold"), (2.0, 0.2, "does not hold")],
+    ("dead_keys", "spacing", "verdict"), [(7.0, 0.2, "holds"), (7.0, 0.4, "does not hold"), (2.0, 0.2, "does not hold")]
 )
 def test_clumps_have_dead_keys_and_a_small_spacing(runs, dead_keys, spacing, verdict):
     for n, (method, dead, apart) in product((16, 128), (("inv_dist", dead_keys, spacing), ("idw", 2.0, 0.4))):

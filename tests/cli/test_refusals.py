@@ -86,10 +86,7 @@ FAILED = {
     "sweep small.yaml --db postgresql://localhost:1/x?connect_timeout=5": "Connection refused",
 }
 REFUSED = [*((command, 2, words) for command, words in WRONG.items()), *((c, 1, words) for c, words in FAILED.items())]
-GRIDS = {
-    "broken": "{methd: idw, prototypes: 2}",
-    "long": "a" * 300_000,
-}
+GRIDS = {"broken": "{methd: idw, prototypes: 2}", "long": "a" * 300_000}
 
 
 @pytest.fixture(scope="module")

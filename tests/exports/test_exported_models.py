@@ -199,9 +199,6 @@ def test_names_of_classes_cannot_leave_the_text_of_the_module():
     assert json.loads(docstring[docstring.index("{\n") :]) == model_card(model)
 
 
-# Estimators
-
-
 def estimator_of(model, path):
     """Export a model and load it with the documented types only."""
     export_model(model, path, overwrite=True)

@@ -65,9 +65,6 @@ def test_a_refused_export_writes_nothing(export, name, package, message, trained
     assert len(list(tmp_path.rglob("*"))) == 3
 
 
-# Tables
-
-
 @pytest.fixture(scope="module", params=["csv", "parquet"])
 def table(request, trained, keys, tmp_path_factory):
     path = tmp_path_factory.mktemp("table") / f"runs.{request.param}"
@@ -91,9 +88,6 @@ def test_pandas_reads_what_the_data_frame_has_and_a_column_has_one_type(table, t
     if str(table["prototypes"].dtype) != "float64":  # a CSV file has no types
         assert str(table["prototypes"].dtype) == "Int64" and str(table["state"].dtype) in ("string", "str")
         assert str(table["finished_at"].dtype).startswith("datetime64")
-
-
-# Folders
 
 
 def test_only_files_and_folders_of_the_same_names_are_replaced_on_request(tmp_path):

@@ -55,7 +55,7 @@ def test_the_columns_are_the_settings_that_vary_and_the_title_has_the_others(gri
     board = leaderboard(grid)
     assert board.title == "two_moons · epsilon 0.001 · epochs 25 · batch size 10"
     assert [column.name for column in board.columns] == [
-        *("rank", *NAMES, "n", "diverged", "test", "validation", "train", "learned_parameters"),
+        *("rank", *NAMES, "n", "diverged", "test", "validation", "train", "learned_parameters")
     ]
 
 
@@ -85,7 +85,7 @@ def test_equal_means_share_a_rank_and_stand_in_the_order_of_their_settings():
     runs += [stored_run(0.5, seed=s, method="fc_relu", prototypes=2) for s in range(3)]
     rows = leaderboard(runs).records()
     assert [(row["rank"], row["method"], row["prototypes"]) for row in rows] == [
-        *((1, "fc_relu", 128), (1, "idw", 2), (1, "idw", 16), (4, "fc_relu", 2)),
+        *((1, "fc_relu", 128), (1, "idw", 2), (1, "idw", 16), (4, "fc_relu", 2))
     ]
 
 
@@ -152,10 +152,7 @@ def test_data_sets_of_several_tasks_need_a_metric_and_a_choice_needs_data_for_va
     [
         ({"metric": "accurcy"}, "metric: no run has a metric 'accurcy' (did you mean 'accuracy'?)"),
         ({"metric": "rmse"}, "metric: all 2 complete runs lack the metric 'rmse' (they have: accuracy)"),
-        (
-            {"split": "holdot"},
-            "split: no run has accuracy on a split 'holdot' (expected one of: test, train,",
-        ),
+        ({"split": "holdot"}, "split: no run has accuracy on a split 'holdot' (expected one of: test, train,"),
         ({"top": 0}, "top: expected a number of rows from 1, got 0"),
         ({"best_over": ["epsilo"]}, "best_over: no setting of models or protocols is called 'epsilo' (did you mean"),
         ({"best_over": ["dataset_noise"]}, "best_over: no setting of models or protocols is called 'dataset_noise'"),
@@ -207,9 +204,7 @@ def test_diverged_settings_are_chosen_only_if_nothing_else_is_left():
         stored_run(learning_rate=0.1, prototypes=4, state="diverged"),
     ]
     rows = leaderboard(runs, best_over=["learning_rate"]).records()
-    assert [(row["prototypes"], row["learning_rate"], row["n"]) for row in rows] == [
-        *((2, 0.1, 1), (4, 0.01, 0)),
-    ]
+    assert [(row["prototypes"], row["learning_rate"], row["n"]) for row in rows] == [(2, 0.1, 1), (4, 0.01, 0)]
 
 
 def test_a_choice_among_different_numbers_of_seeds_is_noted_and_an_axis_that_does_not_vary():

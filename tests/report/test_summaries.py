@@ -226,7 +226,7 @@ def test_a_metric_of_the_training_data_alone_is_marked_there():
     report = summarise(runs, "gap")
     (table,) = section_tables(report)
     assert [column.name for column in table.columns] == [
-        *("method", "setting", "prototypes", "n", "train", "learned_parameters"),
+        *("method", "setting", "prototypes", "n", "train", "learned_parameters")
     ]
     assert {row.model.method: row.statistics["train"].best for row in report[0].rows} == {
         "idw": True,
@@ -244,7 +244,7 @@ def test_runs_without_the_metric_keep_their_row_and_are_counted_but_not_a_table_
         assert "2 complete runs without the metric 'gap'; not in the means." in shown.notes
     rows = summarise(runs, "gap")[0].rows
     assert [(row.model.method, row.n, list(row.statistics)) for row in rows] == [
-        *(("neg_dist", 1, []), ("idw", 2, ["train"]), ("kmeans", 1, ["train"])),
+        *(("neg_dist", 1, []), ("idw", 2, ["train"]), ("kmeans", 1, ["train"]))
     ]
     runs = [stored_run(metrics={("train", "gap"): 0.5}), stored_run(epochs=2), stored_run(dataset="diabetes")]
     (section,) = summarise(runs, "gap")

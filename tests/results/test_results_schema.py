@@ -211,13 +211,10 @@ def test_curves_have_one_row_for_each_value_and_the_other_tables_keep_every_row(
         assert old and new == old
 
 
-def test_its_sweep_goes_on_and_new_runs_share_a_row_of_the_leaderboard_with_old_ones(old_db, make_result):
+def test_new_runs_share_a_row_of_the_leaderboard_with_old_ones(old_db, make_result):
     results = Results(old_db)
     status = results.sweep_status("moons")
     assert (status.total, status.complete, status.diverged, status.planned) == (18, 11, 3, 4)
-    runs = results.find_runs(sweep="moons")
-    assert results.pending([run.run_key for run in runs]) == [run.run_key for run in runs if run.state == "planned"]
-    assert {run.versions["idwbench"] for run in runs if run.state != "planned"} == {"0.1.0"}
     settings = {"power": 2.0, "epsilon": 0.001, "epochs": 5}
     configs = [run_config(MOONS, method="idw", prototypes=2, seed=seed, **settings) for seed in (0, 1, 2, 7)]
     assert results.pending(results.register_sweep("moons", "", "", configs[:3])) == []

@@ -39,9 +39,6 @@ def parsed(kind, dataset=None, **settings):
     return parse_model({"kind": kind, **settings})
 
 
-# Defaults
-
-
 def test_a_perceptron_is_by_default_the_published_network():
     model = parsed("mlp")
     assert (model.width, model.depth, model.layer_names) == (800, 2, ("layer_0", "layer_1", "layer_2"))
@@ -136,11 +133,9 @@ REFUSED = {
         ({"dataset": "sine"}, "mlp needs classes, and the data set sine has none (choose mnist, joint or sequence)"),
         ({"dataset": "aesop"}, "dataset: aesop is a text, which the kind mlp does not support"),
     ],
-    "lstm_lm": [
-        ({"dataset": "digits"}, "lstm_lm needs a text, and the data set digits is not a text"),
-    ],
+    "lstm_lm": [({"dataset": "digits"}, "lstm_lm needs a text, and the data set digits is not a text")],
     "baseline": [
-        ({"dataset": "sine", "method": "kmeans_per_class"}, "method: kmeans_per_class needs classes, and sine has"),
+        ({"dataset": "sine", "method": "kmeans_per_class"}, "method: kmeans_per_class needs classes, and sine has")
     ],
     "hash_table": [
         ({}, "'similarity' is missing"),

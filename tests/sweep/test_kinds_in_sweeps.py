@@ -152,9 +152,6 @@ def test_only_prototypes_have_a_model_file_and_no_run_lacks_a_measure(stored):
                 stored_model(results, run)
 
 
-# Data that does not fit
-
-
 @pytest.mark.parametrize(
     ("dataset", "block", "message"),
     [
@@ -176,9 +173,6 @@ def test_data_that_does_not_fit_a_model_is_refused_before_anything_is_trained(tm
     assert {run.state for run in Results(db).find_runs()} == {"planned"}
 
 
-# What is loaded again
-
-
 def test_a_loaded_network_has_the_stored_accuracies_and_what_a_run_is_not_is_not_loaded(moons):
     (plain, *_) = of_kind(moons, "prototypes")
     for kind, load, what in (("network", load_network, "network"), ("mlp", load_mlp, "multilayer perceptron")):
@@ -191,9 +185,6 @@ def test_a_loaded_network_has_the_stored_accuracies_and_what_a_run_is_not_is_not
             load(moons, plain.run_key)
     with pytest.raises((TrainingError, ValueError), match="a run of kind prototypes has no hash table"):
         stored_hash_table(moons, plain)
-
-
-# Tables and figures
 
 
 def test_the_columns_of_kinds_hold_what_they_have(moons):
@@ -229,9 +220,6 @@ def test_tables_and_leaderboards_say_what_differs_and_what_the_seed_does_not_aff
     names = {column.name for column in board.columns}
     assert {"method", "n_neighbors"} <= names and not {"metric", "weights", "tol", "max_iter"} & names
     assert "n estimators 3" in board.title
-
-
-# Checkpoints and oracles
 
 
 def test_an_interrupted_run_goes_on_from_its_checkpoint(tmp_path, db):

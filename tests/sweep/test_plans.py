@@ -226,10 +226,7 @@ NO_SWEEPS = [
     ("a: [1\nb: 2\n", "2:2: not valid YAML: while parsing a flow sequence, expected ',' or ']', but got ':'"),
     ("a: b: c\n", "1:5: not valid YAML: mapping values are not allowed here"),
     ("a: *nowhere\n", "1:4: not valid YAML: found undefined alias 'nowhere'"),
-    (
-        "a: 1\n---\nb: 2\n",
-        "2:1: not valid YAML: expected a single document in the stream, but found another document",
-    ),
+    ("a: 1\n---\nb: 2\n", "2:1: not valid YAML: expected a single document in the stream, but found another document"),
     ("a: 1\nb: \x00\n", "2:4: not valid YAML: unacceptable character #x0000: special characters are not allowed"),
     ("- &a\n  b: [*a]\n", "1:3: [0].b[0]: contains itself"),
     ("[" * 1_000, "1:1: nested too deeply"),
