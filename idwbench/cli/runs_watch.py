@@ -126,11 +126,16 @@ def plain_lines(shown: Sequence[SweepProgress]) -> Iterator[str]:
 
 def _facts(one: SweepProgress) -> dict[str, Any]:
     """Return all of it for JSON."""
-    facts = asdict(one)
-    rate, name, status = (facts.pop(key) for key in ("rate", "name", "status"))
-    for process in facts["processes"]:
-        process["since"] = process["since"].isoformat()
-    return {"name": name, **status, "ended": one.ended, "runs_per_minute": rate and 60 * rate, **facts}
+    names = ("run_key", "label", "seed")
+    return {
+        **{"name": one.name, **asdict(one.status), "ended": one.ended},
+        **{"runs_per_minute": one.rate and 60 * one.rate, "seconds_left": one.seconds_left},
+        "processes": [asdict(process) | {"since": process.since.isoformat()} for process in one.processes],
+        "failures": [
+            {name: getattr(run, name) for name in names} | {"error": run.reason, "ended_at": run.finished_at}
+            for run in one.failures
+        ],
+    }
 
 
 def time_left_label(seconds: float | None) -> str:
@@ -161,4 +166,4 @@ def _details(one: SweepProgress) -> Iterator[tuple[str, str]]:
         runs = count_label(process.runs, "run")
         yield f"  {process.host} process {process.pid}: {runs}, {process.label}, since {seconds:,} s", ""
     for failure in one.failures:
-        yield f"  failed: {failure.label} · seed {failure.seed}: {failure.error or 'no message'}", "red"
+        yield f"  failed: {failure.label} · seed {failure.seed}: {failure.reason or 'no message'}", "red"

@@ -18,7 +18,7 @@ from idwbench.report.frame import Row, metric_names, rows, run_table
 from idwbench.report.leaderboard import leaderboard
 from idwbench.report.selection import select_runs
 from idwbench.report.statistics import SPLITS
-from idwbench.results.records import RESULT_STATES, FailedRun, StoredRun
+from idwbench.results.records import RESULT_STATES, StoredRun
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import HEADLINES, METRICS
 
@@ -61,7 +61,7 @@ class RunGroup:
     description: str
     runs: pandas.DataFrame
     counts: Mapping[str, int]
-    failures: tuple[FailedRun, ...] = ()
+    failures: tuple[StoredRun, ...] = ()
 
 
 def find_groups(
@@ -101,7 +101,7 @@ def _group(results: Results, name: str, description: str | None, runs: pandas.Da
     """Return a group; that of a data set, outside sweeps, has no description."""
     states = runs.state.mask(runs.stale & (runs.state == "running"), "stale")
     counts = Counter(states.tolist())
-    failures = tuple(map(FailedRun.of, results.load_runs(runs.run_key[states == "failed"].tolist()[:_FAILURES])))
+    failures = tuple(results.load_runs(runs.run_key[states == "failed"].tolist()[:_FAILURES]))
     title = f"{name}: runs outside sweeps" if description is None else name
     shown = {state: counts[state] for state in _STATES if counts[state]}
     return RunGroup(name, title, description or "", runs, shown, failures)

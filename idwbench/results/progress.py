@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Select, func, select
 
 from idwbench.results.leases import is_stale
 from idwbench.results.reading import load_runs, sweep_id
-from idwbench.results.records import RUN_STATES, EndedState, FailedRun, RunState, StoredSweep, SweepStatus
+from idwbench.results.records import RUN_STATES, EndedState, RunState, StoredRun, StoredSweep, SweepStatus
 from idwbench.results.tables import chunks, metrics, rows_by_key, runs, sweep_runs, sweeps
 
 __all__ = [
@@ -69,7 +69,7 @@ class SweepProgress:
     rate: float | None
     seconds_left: float | None
     processes: tuple[TrainingProcess, ...]
-    failures: tuple[FailedRun, ...]
+    failures: tuple[StoredRun, ...]
 
     @property
     def ended(self) -> int:
@@ -185,7 +185,7 @@ def _processes(connection: Connection, sweep: int, now: datetime) -> tuple[Train
     )
 
 
-def _failures(connection: Connection, sweep: int) -> tuple[FailedRun, ...]:
+def _failures(connection: Connection, sweep: int) -> tuple[StoredRun, ...]:
     query = _planned(select(runs.c.run_key), sweep).where(runs.c.state == "failed")
     keys = [*connection.execute(query.order_by(runs.c.finished_at.desc(), runs.c.id.desc()).limit(_FAILURES)).scalars()]
-    return tuple(map(FailedRun.of, load_runs(connection, keys)))
+    return tuple(load_runs(connection, keys))

@@ -16,7 +16,6 @@ __all__ = [
     "RESULT_STATES",
     "RUN_STATES",
     "EndedState",
-    "FailedRun",
     "RunState",
     "StoredRun",
     "StoredSweep",
@@ -92,25 +91,14 @@ class StoredRun:
         """Data set and model."""
         return f"{self.dataset} · {self.config.model.label}"
 
+    @property
+    def reason(self) -> str:
+        """The last line of the error, which may be empty."""
+        return last_line(self.error)
+
     def metric(self, name: str, split: str = "test") -> float | None:
         """Return a metric of a split, or None."""
         return self.metrics.get((split, name))
-
-
-@dataclass(frozen=True)
-class FailedRun:
-    """A run whose last attempt failed; `error` is the last line of the message."""
-
-    run_key: str
-    label: str
-    seed: int
-    error: str
-    ended_at: datetime | None
-
-    @classmethod
-    def of(cls, run: StoredRun) -> FailedRun:
-        """Return what is shown of a stored run that failed."""
-        return cls(run.run_key, run.label, run.seed, last_line(run.error), run.finished_at)
 
 
 @dataclass(frozen=True)

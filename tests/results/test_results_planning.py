@@ -269,6 +269,6 @@ def test_the_last_failures_come_first_and_are_few(store, configs):
         store.fail([config.run_key], f"Traceback\nValueError: problem {place}")
         set_times(store, [config], NOW, NOW + timedelta(seconds=place))
     found = store.sweep_progress("long")
-    assert [failure.error for failure in found.failures] == [f"ValueError: problem {n}" for n in (6, 5, 4, 3, 2)]
+    assert [failure.reason for failure in found.failures] == [f"ValueError: problem {n}" for n in (6, 5, 4, 3, 2)]
     assert [failure.seed for failure in found.failures] == [6, 5, 4, 3, 2]
     assert {failure.label for failure in found.failures} == {"two_moons · idw · 2 prototypes · p=2, ε=0.001"}
