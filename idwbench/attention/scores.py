@@ -26,6 +26,7 @@ from idwbench.errors import ConfigError
 __all__ = [
     "BUILT_IN_METHODS",
     "EXP_BOUND",
+    "FINDERS",
     "HIT_SQ_DIST",
     "METHODS",
     "DistanceScore",
@@ -34,7 +35,6 @@ __all__ = [
     "bounded_exp",
     "cosine",
     "dot",
-    "find_unknown_methods",
     "gaussian",
     "get_method",
     "idw",
@@ -229,7 +229,8 @@ _BUILT_IN = (
 # In the order of tables; plugins come after the built-in methods.
 BUILT_IN_METHODS: dict[str, Method] = {method.name: method for method in _BUILT_IN}
 METHODS = dict(BUILT_IN_METHODS)
-_finders: list[Callable[[], object]] = []
+# Each is called once to register further methods when a name is not found.
+FINDERS: list[Callable[[], object]] = []
 
 
 def register_method(method: Method) -> None:
@@ -244,19 +245,14 @@ def register_method(method: Method) -> None:
     METHODS[method.name] = method
 
 
-def find_unknown_methods(finder: Callable[[], object]) -> None:
-    """Call `finder` to register further methods when a name is not found."""
-    _finders.append(finder)
-
-
 def get_method(name: object) -> Method:
     """Return the method of that name.
 
     Raises:
         ConfigError: unknown method.
     """
-    while str(name) not in METHODS and _finders:
-        _finders.pop()()
+    while str(name) not in METHODS and FINDERS:
+        FINDERS.pop()()
     return find_record(METHODS, name, "method")
 
 

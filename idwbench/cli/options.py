@@ -139,10 +139,10 @@ def declared(command: Callable[..., None], name: str, own: Mapping[str, Any]) ->
 
     def run(**arguments: Any) -> None:
         if "data_dir" in arguments:
-            from idwbench.attention.scores import find_unknown_methods
+            from idwbench.attention.scores import FINDERS
             from idwbench.plugins import load_entry_points, load_plugin
 
-            find_unknown_methods(load_entry_points)  # those of installed packages, if a method is unknown
+            FINDERS.append(load_entry_points)  # those of installed packages, if a method is unknown
             for path in arguments.pop("plugin") or ():
                 load_plugin(path)
         command(**{name: value for name, value in arguments.items() if value is not None or name not in generated})

@@ -12,7 +12,6 @@ from idwbench.cli.interruption import interruptible
 from idwbench.cli.output import echo
 from idwbench.errors import ConfigError
 from idwbench.report.labels import count_label
-from idwbench.runs.metrics import QUALITY_METRICS
 
 if TYPE_CHECKING:
     import pandas
@@ -62,11 +61,8 @@ def advise(runs: Sequence[StoredRun]) -> None:
 
 
 @contextmanager
-def advised(table: pandas.DataFrame, metric: str | None) -> Iterator[None]:
-    """Advise to measure if a metric of quality is shown that runs of a table lack; of an error it is the hint."""
-    if metric not in QUALITY_METRICS:
-        yield
-        return
+def advised(table: pandas.DataFrame) -> Iterator[None]:
+    """Advise to measure if runs of a table lack its metric, one of quality; of an error it is the hint."""
     from idwbench.results.frame import records
     from idwbench.sweep.measurement import unmeasured_runs
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import nullcontext
 from pathlib import Path
 
 from idwbench.cli.options import TableFormat, check_format, complete_table, option, refuse
@@ -76,14 +77,16 @@ def report(
     from idwbench.cli import quality
     from idwbench.report.leaderboard import leaderboard as ranking
     from idwbench.report.selection import report_tables, select_runs
+    from idwbench.results.store import Results
+    from idwbench.runs.metrics import QUALITY_METRICS
 
-    results = quality.opened(db, measure)
+    results = quality.opened(db, measure) if measure else Results(db, read_only=True)
     selection = (results, leaderboard if ranked else table, method or (), prototypes or ())
     runs = select_runs(*selection, metric=metric, setting="leaderboard" if ranked else "table")
     if measure:
         quality.measure(results, results.load_runs([*runs.run_key]), data_dir)
         runs = select_runs(*selection, metric=metric)
-    with quality.advised(runs, metric):
+    with quality.advised(runs) if metric in QUALITY_METRICS else nullcontext():
         if ranked:
             axes = [axis.strip() for axis in best_over.split(",")] if best_over is not None else []
             tables = [ranking(runs, metric, split=split, top=top, best_over=axes, intervals=interval)]

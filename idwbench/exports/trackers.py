@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MLFLOW_FILE", "export_mlflow", "export_tensorboard", "run_folder_name", "written_folder"]
 
-_AT_ONCE = 500
 MLFLOW_FILE = "mlflow.db"
 _LONGEST = 5000  # the limit of MLflow for a text
 _STATUS = {"complete": "FINISHED", "diverged": "FAILED", "failed": "FAILED"}
@@ -54,8 +53,8 @@ def export_tensorboard(results: Results, run_keys: Sequence[str], folder: Path, 
     require_package("tensorboard", "tensorboard")
     with written_folder(folder, overwrite=overwrite) as temporary:
         runs = _runs(results, run_keys, RESULT_STATES)
-        for run, curve in _with_curves(results, runs):
-            _write_events(temporary / run_folder_name(run), run, curve)
+        for run in runs:
+            _write_events(temporary / run_folder_name(run), run, results.load_curve(run.run_key))
         return len(runs)
 
 
@@ -129,12 +128,12 @@ def export_mlflow(
         place = (folder.absolute() / "artifacts").as_uri()
         create_experiment = cache(partial(client.create_experiment, artifact_location=place))
         runs = _runs(results, run_keys, _STATUS)
-        for run, curve in _with_curves(results, runs):
+        for run in runs:
             sweeps = results.sweeps_of(run.run_key)
             model = _model_file(results, run, data_dir)
             tags = {"sweep": ", ".join(sweeps) or None, "no_model": model if isinstance(model, str) else None}
             experiment = create_experiment(" · ".join([run.dataset, *sweeps[:1]]))
-            run_id = _write_run(client, experiment, run, curve, tags)
+            run_id = _write_run(client, experiment, run, results.load_curve(run.run_key), tags)
             if isinstance(model, bytes):
                 artifacts = temporary / "artifacts" / run_id / "artifacts"
                 artifacts.mkdir(parents=True)
@@ -246,14 +245,6 @@ def written_folder(target: Path, *, overwrite: bool) -> Iterator[Path]:
 
 def _runs(results: Results, run_keys: Sequence[str], states: Collection[str]) -> list[StoredRun]:
     return [run for run in results.load_runs(run_keys) if run.state in states]
-
-
-def _with_curves(results: Results, runs: Sequence[StoredRun]) -> Iterator[tuple[StoredRun, Sequence[CurvePoint]]]:
-    """Yield each run with its curve; the curves of some runs are read at a time."""
-    for start in range(0, len(runs), _AT_ONCE):
-        part = runs[start : start + _AT_ONCE]
-        curves = results.load_curves([run.run_key for run in part])
-        yield from ((run, curves[run.run_key]) for run in part)
 
 
 def _times(run: StoredRun) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from idwbench.attention.scores import METHODS, get_method
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError
-from idwbench.report.frame import Row, data_seed
+from idwbench.report.frame import Row
 from idwbench.report.labels import count_label, value_label
 from idwbench.report.summaries import Section, summarise
 from idwbench.results.records import StoredRun
@@ -147,4 +147,4 @@ class Selection:
 
 def first_run(row: Row) -> StoredRun:
     """Return the complete run of the lowest seed of the data, and of these of the lowest seed."""
-    return min(row.complete, key=lambda run: (data_seed(run.config.dataset), run.config.seed))
+    return min(row.complete, key=lambda run: (run.config.dataset.seed, run.config.seed))

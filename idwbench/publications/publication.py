@@ -13,7 +13,6 @@ from pathlib import Path
 
 from idwbench.claims.definitions import Origin
 from idwbench.errors import ResultsError
-from idwbench.report.frame import data_seed
 from idwbench.report.labels import count_label
 from idwbench.results.records import RESULT_STATES, StoredRun
 from idwbench.results.store import Results
@@ -76,7 +75,7 @@ class SweepRuns:
     @property
     def seeds(self) -> int:
         """Number of different seeds, those of the data included."""
-        return len({(data_seed(run.config.dataset), run.config.seed) for run in self.stored})
+        return len({(run.config.dataset.seed, run.config.seed) for run in self.stored})
 
     @property
     def problem(self) -> str | None:

@@ -23,7 +23,6 @@ from idwbench.report.labels import count_label, flat_settings
 from idwbench.report.statistics import SPLITS, Statistic, statistic
 from idwbench.results.records import RESULT_STATES, StoredRun
 from idwbench.runs.config import RunConfig
-from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.metrics import HEADLINES, METRICS
 from idwbench.runs.settings import Settings
@@ -32,7 +31,6 @@ __all__ = [
     "Row",
     "Runs",
     "check_metric",
-    "data_seed",
     "headlines",
     "metric_names",
     "replication_notes",
@@ -110,7 +108,7 @@ def run_table(runs: Runs) -> pandas.DataFrame:
         runs = runs_frame(runs)
     settings = runs.drop_duplicates("setting").set_index("setting").config
     data = [_identity(config.dataset, "path", "seed") for config in settings]
-    seeds = [data_seed(config.dataset) for config in settings]
+    seeds = [config.dataset.seed for config in settings]
     facts = {
         "kind": [config.model.kind for config in settings],
         "is_deterministic": [config.model.is_deterministic for config in settings],
@@ -151,11 +149,6 @@ def _replicates(table: pandas.DataFrame) -> pandas.Series[Any]:
         for data, own in seeds.items()
     }
     return table.data_without_seed.map(pooled).astype(object)
-
-
-def data_seed(dataset: DatasetConfig) -> int:
-    """Return the seed of a data set, 0 if it has none."""
-    return int(getattr(dataset, "seed", 0))
 
 
 def metric_names(table: pandas.DataFrame) -> set[str]:

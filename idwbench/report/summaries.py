@@ -12,7 +12,6 @@ from idwbench.report.frame import (
     Row,
     Runs,
     check_metric,
-    data_seed,
     headlines,
     replication_notes,
     rows,
@@ -43,7 +42,7 @@ from idwbench.report.tables import (
     text_column,
 )
 from idwbench.runs.config import RunConfig
-from idwbench.runs.datasets import DATASETS, DatasetConfig, dataset_identity
+from idwbench.runs.datasets import DATASETS, DatasetConfig, dataset_identity, dataset_label
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.metrics import METRICS
 from idwbench.runs.protocol import Protocol, default_protocol
@@ -89,7 +88,7 @@ class Section:
 
     def has_data(self, dataset: DatasetConfig) -> bool:
         """Return whether the statistics are about runs on this data set."""
-        changes = {"seed": data_seed(dataset)} if self.data_seeds else {}
+        changes = {"seed": dataset.seed} if self.data_seeds else {}
         return dataset_identity(self.config.dataset.model_copy(update=changes)) == dataset_identity(dataset)
 
     def reference(self, source: ReferenceSource, row: Row) -> Reference | None:
@@ -163,7 +162,7 @@ def _order(config: RunConfig) -> tuple[object, ...]:
     dataset, protocol = config.dataset, config.protocol
     own = protocol == default_protocol(dataset.name)
     settings = sortable({name: value for name, value in dataset if name != "path"})
-    return ([*DATASETS].index(dataset.name), config.dataset_label, settings, not own, sortable(dict(protocol)))
+    return ([*DATASETS].index(dataset.name), dataset_label(dataset), settings, not own, sortable(dict(protocol)))
 
 
 def _titles(tables: Sequence[pandas.DataFrame]) -> list[str]:

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, make_url
 from sqlalchemy.exc import (
     ArgumentError,
     DatabaseError,
@@ -38,8 +38,6 @@ BUSY_TIMEOUT_SECONDS = 30.0
 # How often a transaction that conflicts with others is repeated, and the first pause, which doubles each time.
 _TRIES = 12
 _PAUSE_SECONDS = 0.005
-# An execution option of transactions, which on SQLite take the write lock at the start.
-_IMMEDIATE = "idwbench_immediate"
 _EXPECTED = "expected the path of a file, sqlite:///… or postgresql://…"
 _SEPARATORS = tuple(filter(None, ("/", os.sep, os.altsep)))
 _PACKAGES = {"psycopg": "'idwbench[postgres]'", "psycopg2": "psycopg2-binary"}
@@ -93,6 +91,8 @@ class Database:
         options = {} if self.path is not None else {"isolation_level": "REPEATABLE READ"}
         try:
             with self._translated(), self.engine.execution_options(**options).connect() as connection:
+                if self.path is not None:
+                    connection.exec_driver_sql("BEGIN")
                 try:
                     yield connection
                 except (DBAPIError, sqlite3.Error) as error:
@@ -113,8 +113,10 @@ class Database:
         """
         if self.read_only:
             raise ResultsError("was opened read-only", file=self.label)
-        options: dict[str, Any] = {"isolation_level": "READ COMMITTED"} if self.path is None else {_IMMEDIATE: True}
+        options = {} if self.path is not None else {"isolation_level": "READ COMMITTED"}
         with self._translated(), self.engine.execution_options(**options).begin() as connection:
+            if self.path is not None:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
             yield connection
 
     def transact(
@@ -278,7 +280,7 @@ def _postgresql_engine(url: URL, read_only: bool) -> Engine:
 
 
 def _sqlite_engine(path: Path, read_only: bool) -> Engine:
-    """Return an engine without a pool, whose transactions begin where SQLAlchemy says.
+    """Return an engine without a pool, whose transactions begin where `Database` says.
 
     SQLite checks no references: all that is written refers to rows that the same transaction has read.
     """
@@ -298,18 +300,11 @@ def _sqlite_engine(path: Path, read_only: bool) -> Engine:
         connection.create_function("sqrt", 1, _sqrt, deterministic=True)
         return connection
 
-    engine = create_engine("sqlite://", creator=connect, poolclass=NullPool, json_serializer=to_json)
-    event.listen(engine, "begin", _begin)
-    return engine
+    return create_engine("sqlite://", creator=connect, poolclass=NullPool, json_serializer=to_json)
 
 
 def _sqrt(value: float | None) -> float | None:
     return None if value is None or value < 0 else math.sqrt(value)
-
-
-def _begin(connection: Connection) -> None:
-    is_immediate = connection.get_execution_options().get(_IMMEDIATE, False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if is_immediate else "BEGIN")
 
 
 def to_json(value: Any) -> str:

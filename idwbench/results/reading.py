@@ -152,7 +152,7 @@ def converted(run_key: str, column: str, convert: Callable[[Any], Any], value: A
 def _config(text: str, run_key: str) -> RunConfig:
     """Return a stored configuration with seed 0."""
     try:
-        return RunConfig.stored(text, run_key).with_seed(0)
+        return RunConfig.stored(text, run_key)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         reason = ": ".join([*filter(None, [".".join(map(str, first["loc"]))]), first["msg"]])

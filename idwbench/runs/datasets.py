@@ -69,7 +69,7 @@ class DatasetConfig(Settings):
 
     name: str
     validation: Annotated[int | float, BeforeValidator(_check_rows)] = added(0, "0.2.0", _VALIDATION)
-    if TYPE_CHECKING:  # each class declares them, in its own place in the order; a text has no seed
+    if TYPE_CHECKING:  # each class declares them, in its own place in the order
         task: Task
         seed: int = 0
 
@@ -325,6 +325,7 @@ class LanguageConfig(DatasetConfig):
     """A text, whose validation part is contiguous: the end of the training part."""
 
     task: Literal["language"] = "language"
+    seed: ClassVar[int] = 0  # type: ignore[misc]  # nothing is random
     is_spaced: ClassVar[bool] = False  # whether words and punctuation are separated by spaces
 
     tokens: Literal["characters", "words"] = added("characters", "0.2.0", "What is predicted: characters or words.")
