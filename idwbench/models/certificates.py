@@ -29,8 +29,8 @@ _PRECISION, _HALVINGS = 1e-9, 60
 _INTERVALS, _ROUNDS = 64, 2
 # Rounding of the sums, as a part of their largest term times their length.
 _ROUNDING = 1e-12
-# Inputs near q differ from it by what float64 can hold, a part of their length.
-_RESOLUTION = 1e-15
+# An input is rounded to float32 by at most this part of its length.
+_RESOLUTION = 1e-7
 
 
 def certified_radius(base: Base, patches: PatchPrototypes, query: NDArray[np.floating], label: int) -> float | None:
@@ -62,7 +62,7 @@ def certified_radius(base: Base, patches: PatchPrototypes, query: NDArray[np.flo
             break
         middle = (low + high) / 2
         low, high = (middle, high) if is_certain(middle) else (low, middle)
-    return max(low - _RESOLUTION * (float(np.linalg.norm(point)) + low), 0.0)
+    return max(low - _rounding(point, low), 0.0)
 
 
 def reach(base: Base, patches: PatchPrototypes, place: int, farthest: float) -> float | None:
@@ -84,9 +84,14 @@ def reach(base: Base, patches: PatchPrototypes, place: int, farthest: float) -> 
         least = np.logaddexp.reduce(_score_bounds(base, patch.keys.astype(np.float64), edges[1:, None])[0], axis=1)
         large = np.flatnonzero(patch.log_weights_at(np.square(edges[:-1, None]))[:, 0] - least > limit)
         if not large.size:
-            return low
+            return low + _rounding(patch.keys, low)
         low, high = edges[large[-1] : large[-1] + 2].tolist()
-    return high if high < farthest else None
+    return high + _rounding(patch.keys, high) if high < farthest else None
+
+
+def _rounding(point: NDArray[np.floating], distance: float) -> float:
+    """Return by how much the distance of an input from a point may differ from what it is before its rounding."""
+    return _RESOLUTION * (float(np.linalg.norm(point)) + distance)
 
 
 def _has_bounds(base: Base) -> bool:

@@ -27,7 +27,7 @@ def least_lead(base, patches, demand, radius, seed=0):
     keys = np.concatenate([base.keys, patches.keys]) - demand.query
     steps = np.concatenate([random, keys, -keys])
     steps = radius * steps / np.maximum(np.linalg.norm(steps, axis=1, keepdims=True), 1e-12)
-    logits = patches.outputs(base, demand.query + steps)
+    logits = patches.outputs(base, (demand.query + steps).astype(np.float32))
     return (logits[:, demand.label] - np.delete(logits, demand.label, axis=1).max(1)).min()
 
 
@@ -50,11 +50,11 @@ def test_the_certified_radius_is_near_the_distance_at_which_the_label_is_lost():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_tiny_certified_radius_holds_for_inputs_that_float64_can_hold(method):
+def test_a_small_certified_radius_holds_for_inputs_that_are_rounded(method):
     base, _, (demand, *_), _ = solved(method)
-    patches = solve(base, [replace(demand, radius=1e-9)]).prototypes
+    patches = solve(base, [replace(demand, radius=1e-5)]).prototypes
     radius = certified_radius(base, patches, demand.query, demand.label)
-    assert 0 < radius < 1e-8
+    assert 1e-6 < radius < 1e-4
     assert least_lead(base, patches, demand, radius) > 0
 
 
