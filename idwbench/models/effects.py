@@ -126,7 +126,7 @@ def calibration_error(logits: Floats, labels: NDArray[np.int64], bins: int = 15)
     Σ_b (n_b/n)·|accuracy_b − confidence_b| over bins b of equal width of the largest probability (Guo et al. 2017, *On
     Calibration of Modern Neural Networks*, Eq. 3).
     """
-    confidence = np.exp(logits.max(1) - np.logaddexp.reduce(logits, axis=1))
+    confidence = 1 / np.exp(logits - logits.max(1, keepdims=True)).sum(1)
     right = (logits.argmax(1) == labels).astype(np.float64)
     place = np.minimum((confidence * bins).astype(np.int64), bins - 1)
     gap = np.bincount(place, right - confidence, bins)

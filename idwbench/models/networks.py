@@ -18,7 +18,9 @@ from idwbench.data.loading import load_dataset
 from idwbench.models.initialisation import check_prototypes, initial_prototypes
 from idwbench.models.modules import PrototypeNetwork, RowModule, complete_run, parameter_arrays, with_parameters
 from idwbench.models.neighbours import PrototypeQuality, nearest
+from idwbench.models.patch_comparison import compare_ways
 from idwbench.models.patch_study import study_patches
+from idwbench.models.patches import Base
 from idwbench.models.perceptron import MultilayerPerceptron
 from idwbench.models.transformer import Transformer
 from idwbench.results.store import Results
@@ -255,7 +257,8 @@ def head_metrics(model: NetworkConfig, network: Network, dataset: Dataset) -> Va
     """Return metrics of a head of prototypes by split and name; none of a linear head.
 
     These are those of `PrototypeQuality`, and for an ``idw`` head with patches those of a study of patches of wrong
-    test inputs. In both the features of the encoder stand for the inputs, so that distances are those of features.
+    test inputs, and with ``compare`` those of other ways to mend them. In these the features of the encoder stand for
+    the inputs, so that distances are those of features.
     """
     if not isinstance(network.head, PrototypeNetwork):
         return {}
@@ -264,7 +267,10 @@ def head_metrics(model: NetworkConfig, network: Network, dataset: Dataset) -> Va
     keys, values = arrays["keys"], arrays["values"]
     metrics = dict(PrototypeQuality(features).metrics(keys, values))
     if model.is_patched and dataset.task == "classification":
-        metrics |= study_patches(model.head_parameters, keys, values, features, model.patches)[0]
+        base = Base(network.head.method, model.head_parameters, keys, values)
+        metrics |= study_patches(base, features, model.patches)[0]
+        if model.compare:
+            metrics |= compare_ways(base, features, model.patches)[0]
     return metrics
 
 

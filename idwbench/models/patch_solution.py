@@ -23,7 +23,7 @@ from idwbench.models.neighbours import squared_distances
 from idwbench.models.patches import OTHER_PEAK, Base, Floats, PatchPrototypes, States
 from idwbench.models.radii import Fence, Mask, Rows, error_slack, largest_cap
 
-__all__ = ["Solution", "exact_shape", "solve"]
+__all__ = ["Solution", "exact_shape", "prototypes_alone", "solve"]
 
 # No value may exceed this many times the largest of a patch alone: beyond it two patches only cancel each other.
 _LARGEST_GROWTH, _LARGEST_VALUE = 1e3, 1e100
@@ -101,7 +101,7 @@ class _Problem:
             [one for one, need in zip(demands, needs, strict=True) if need == wanted] for wanted in (True, False)
         )
         self.states, self.labels = states.take(needs), np.array([one.label for one in self.demands])
-        self.alone, self.etas = _alone(base, self.demands, self.states)
+        self.alone, self.etas = prototypes_alone(base, self.demands, self.states)
         self.is_widest = np.isnan(self.alone.radii)
         if rows is None and self.is_widest.any():
             raise PatchError("the largest radius needs the training data", location=("radius",), hint="give a number")
@@ -258,12 +258,14 @@ def exact_shape(base: Base) -> tuple[float, float, float]:
     return -log_epsilon, float(np.exp(log_epsilon / power)), power
 
 
-def _alone(base: Base, demands: Sequence[Demand], states: States) -> tuple[PatchPrototypes, Floats]:
+def prototypes_alone(base: Base, demands: Sequence[Demand], states: States) -> tuple[PatchPrototypes, Floats]:
     """Return a prototype for each demand as if it were the only one, with r = NaN where it is to be found, and the η.
 
     Raises:
         PatchError: an exact hit of a key, or a value that is too large.
     """
+    if not demands:
+        return PatchPrototypes.none(base.keys.shape[1], base.values.shape[1]), np.empty(0)
     shapes, values, etas = [], [], []
     for demand, log_sum, outputs in zip(demands, states.log_sum.tolist(), states.outputs, strict=True):
         if np.isposinf(log_sum):

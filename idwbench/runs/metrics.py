@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,6 +14,8 @@ __all__ = [
     "ATTENTION_METRICS",
     "HEADLINES",
     "METRICS",
+    "PATCH_MEASURES",
+    "PATCH_WAYS",
     "QUALITY_METRICS",
     "SPLITS",
     "MetricDefinition",
@@ -26,6 +28,15 @@ SPLITS = ("train", "validation", "test", "holdout")
 # Agreement of the class with the largest total attention in layer 0, 1, …, see `idwbench.models.perceptron`.
 ATTENTION_METRICS = tuple(
     f"{name}_{layer}" for layer in range(5) for name in ("target_if_wrong", "output_if_wrong", "output_if_right")
+)
+# What studies of patches compare: the keys of their metrics, where a way stands for the split.
+PATCH_WAYS = (
+    *("unpatched", "exact", "margin_1", "confidence_50", "confidence_90", "authors"),
+    *("local", "local_half", "local_s8", "local_s2", "override", "fine_tuning", "retraining"),
+)
+PATCH_MEASURES = (
+    *("success", "probability", "noise_kept", "shift_kept", "neighbours_right", "better", "worse"),
+    *("calibration_error", "logit_change"),
 )
 # Values by split and name.
 Metrics = Mapping[tuple[str, str], float]
@@ -66,6 +77,14 @@ def _r2(outputs: Any, targets: Any) -> float:
 _share = partial(MetricDefinition, percent=True, higher_is_better=True)
 
 
+def _patch_measures(suffix: str) -> Iterator[MetricDefinition]:
+    """Yield the measures of a comparison of patches, with a suffix."""
+    shares = PATCH_MEASURES[: PATCH_MEASURES.index("better")]
+    for name in PATCH_MEASURES:
+        is_share, is_benefit = name in shares, name in (*shares, "better")
+        yield MetricDefinition(f"{name}{suffix}", percent=is_share, higher_is_better=is_benefit)
+
+
 # The first metric of a task is its headline metric, see `HEADLINES`.
 METRICS: dict[str, MetricDefinition] = {
     metric.name: metric
@@ -87,6 +106,8 @@ METRICS: dict[str, MetricDefinition] = {
         *map(MetricDefinition, ("changed_exact", "changed_logit_margin", "changed_authors", "patched")),
         _share("smallest_eta"),
         *(MetricDefinition(f"calibration_error_{n}") for n in (0, 1, 5, 20, 100)),
+        MetricDefinition("relative_radius"),
+        *(one for suffix in ("", "_together") for one in _patch_measures(suffix)),
         *map(_share, ("accuracy_1", "accuracy_2", "accuracy_1_before", *ATTENTION_METRICS)),
         MetricDefinition("wrong_inputs"),
         MetricDefinition("residual_share", percent=True),

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 
-from idwbench.data.dataset import Dataset
+import numpy as np
+from numpy.typing import NDArray
+
+from idwbench.attention.scores import get_method
+from idwbench.data.dataset import Dataset, Split
 from idwbench.errors import TrainingError
-from idwbench.models.patch_study import special_cases, study_patches
+from idwbench.models.patch_comparison import compare_ways
+from idwbench.models.patch_study import Labels, special_cases, study_patches
+from idwbench.models.patches import Base
 from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
 from idwbench.training.engine import Context, Fitted, one_by_one, small_stack
+from idwbench.training.selection import engine_of
 
 __all__ = ["ENGINES"]
+
+_COPIES = 10
 
 
 def _fit(config: RunConfig, dataset: Dataset, context: Context) -> Fitted:
@@ -33,11 +44,32 @@ def _fit(config: RunConfig, dataset: Dataset, context: Context) -> Fitted:
         raise TrainingError(f"the run {network.run_key[:12]} was trained on other data: the checksums differ")
     if network.state == "diverged":
         return Fitted({}, {}, None, diverged_epoch=network.diverged_epoch)
-    arrays = results.load_arrays(network.run_key)
-    keys, values = (np.asarray(arrays[name], np.float64) for name in ("keys", "values"))
-    cases = model.n_cases if model.cases == "wrong" else special_cases(dataset)
-    metrics, study = study_patches(model.parameters, keys, values, dataset.splits, cases)
-    return Fitted(metrics, study, network.n_parameters)
+    base = _base(required, results.load_arrays(network.run_key))
+    if model.compare:
+        retrain = partial(_retrained, required, dataset, context) if model.retrain else None
+        study = compare_ways(base, dataset.splits, model.n_cases, dataset.image_shape, retrain)
+    else:
+        cases = model.n_cases if model.cases == "wrong" else special_cases(dataset)
+        study = study_patches(base, dataset.splits, cases)
+    return Fitted(*study, network.n_parameters)
+
+
+def _base(network: RunConfig, arrays: Mapping[str, NDArray[np.generic]]) -> Base:
+    keys, values = (np.asarray(arrays[name], np.float32) for name in ("keys", "values"))
+    return Base(get_method(network.model.method), network.model.parameters, keys, values)
+
+
+def _retrained(
+    network: RunConfig, dataset: Dataset, context: Context, inputs: NDArray[np.float32], labels: Labels
+) -> Base | None:
+    """Return the network trained again with inputs that are added ten times; None if that diverges."""
+    train = Split(
+        np.concatenate([dataset.train.inputs, np.repeat(inputs, _COPIES, axis=0)]),
+        np.concatenate([dataset.train.labels, np.repeat(labels, _COPIES)]),
+    )
+    context = Context(engine=context.engine, device=context.device)
+    result = engine_of(network, context).train([network], replace(dataset, train=train), context)[0]
+    return _base(network, result.arrays) if result.state == "complete" else None
 
 
 ENGINES = {"patch_study": one_by_one("patch_study", _fit, max_stack=small_stack)}

@@ -12,9 +12,10 @@ from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError
-from idwbench.models.closed_form import CRITERIA
+from idwbench.models.effects import calibration_error
 from idwbench.models.modules import PrototypeNetwork
-from idwbench.models.patch_study import SPECIAL_POINTS, calibration_error, special_cases, study_patches
+from idwbench.models.patch_study import CRITERIA, SPECIAL_POINTS, special_cases, study_patches
+from idwbench.models.patches import Base
 from idwbench.runs.datasets import TwoMoonsConfig
 from idwbench.runs.kinds.models import parse_model
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
@@ -84,7 +85,7 @@ EXAMPLES = [
 
 def study_of(model, keys, values, dataset):
     cases = model.n_cases if model.cases == "wrong" else special_cases(dataset)
-    return study_patches(model.parameters, keys, values, dataset.splits, cases)
+    return study_patches(Base(get_method("idw"), model.parameters, keys, values), dataset.splits, cases)
 
 
 @pytest.fixture(scope="module", params=EXAMPLES, ids=str)
@@ -143,19 +144,26 @@ def test_changed_predictions_and_accuracies_are_those_of_the_patched_network(exa
             assert metrics[name, f"changed_{criterion}"] == pytest.approx(row[row >= 0].mean())
 
 
-def test_the_influence_is_the_largest_change_of_a_probability_in_each_bin_of_the_distance(example):
+def test_the_influence_is_the_largest_change_of_a_probability_at_points_at_equal_steps_of_the_distance(example):
     dataset, network, inputs, labels, _, arrays = example
-    edges, points = arrays["influence_edges"], (dataset.holdout or dataset.test).inputs.astype(np.float64)
-    assert edges[0] == 0 and (np.diff(edges) > 0).all()
-    expected, before = np.full((3, len(edges) - 1), np.nan), softmax(network.logits(points), 1)
-    for criterion, case in np.argwhere(np.isfinite(arrays["eta"])):
-        patched = network.with_prototype(inputs[case], labels[case], arrays["eta"][criterion, case])
-        changes = np.abs(softmax(patched.logits(points), 1) - before).max(1)
-        places = np.digitize(np.linalg.norm(points - inputs[case], axis=1), edges) - 1
-        for place in set(places) & set(range(len(edges) - 1)):
-            expected[criterion, place] = np.fmax(expected[criterion, place], changes[places == place].max())
-    np.testing.assert_allclose(arrays["influence"], expected, rtol=1e-7, atol=1e-12)
-    assert np.isfinite(expected).any() and np.isnan(expected).any()
+    edges, box = arrays["influence_edges"], (dataset.train.inputs.min(0), dataset.train.inputs.max(0))
+    assert edges[0] == 0 and edges[2:] / edges[1:-1] == pytest.approx(np.sqrt(2))
+    distances = np.sqrt(np.r_[edges[1] ** 2 / edges[2], edges[1:-1]] * edges[1:])
+    expected, generator = np.full((3, len(distances)), np.nan), np.random.default_rng(0)
+    for case in np.flatnonzero(np.isfinite(arrays["eta"][0])):
+        query = inputs[case].astype(np.float32)
+        low, high = np.minimum(box[0], query), np.maximum(box[1], query)
+        for direction in generator.uniform(low, high, (32, len(query))) - query:
+            points = query + distances[:, None] * direction / np.linalg.norm(direction)
+            inside = np.flatnonzero(((points >= low) & (points <= high)).all(1))
+            before = softmax(network.logits(points[inside]), 1)
+            for criterion in range(3):
+                patched = network.with_prototype(query, labels[case], arrays["eta"][criterion, case])
+                changes = np.abs(softmax(patched.logits(points[inside]), 1) - before).max(1)
+                expected[criterion, inside] = np.fmax(expected[criterion, inside], changes)
+    np.testing.assert_allclose(arrays["influence"], expected, rtol=1e-6, atol=1e-9)
+    is_known = np.isfinite(expected[0])
+    assert is_known[: is_known.sum()].all(), "no distance within the range of the data is without points"
 
 
 def test_the_calibration_error_follows_the_patches_one_by_one(example):
@@ -174,7 +182,7 @@ def test_the_calibration_error_follows_the_patches_one_by_one(example):
             done = count
             held = (current.answers(split.inputs[wrong[:count]]) == split.labels[wrong[:count]]).sum()
             assert arrays["patches_held"][criterion, place] == held
-            error = calibration_error(softmax(current.logits(split.inputs), 1), split.labels)
+            error = calibration_error(current.logits(split.inputs), split.labels)
             assert arrays["calibration_error"][criterion, place] == pytest.approx(error, abs=1e-7)
     name = "holdout" if dataset.holdout else "test"
     stored = {metric: value for metric, value in metrics.items() if metric[1].startswith("calibration")}
@@ -193,7 +201,7 @@ def test_the_calibration_error_is_that_of_a_plain_loop():
             accuracy = sum(probabilities[row].argmax() == labels[row] for row in rows) / len(rows)
             confidence = sum(probabilities[row].max() for row in rows) / len(rows)
             expected += len(rows) / 200 * abs(accuracy - confidence)
-    assert calibration_error(probabilities, labels) == pytest.approx(expected, rel=1e-12)
+    assert calibration_error(np.log(probabilities), labels) == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_network_without_errors_has_no_patch():

@@ -265,6 +265,16 @@ REFUSED = [
     (sweep_text(MOONS, "{kind: baseline, method: kmeans, cases: wrong}"), "grid[0].cases: unknown key"),
     (sweep_text(MOONS, "{kind: patch_study, method: [idw, gaussian], prototypes: 3}"), "6:39: grid[0].method[1]: only"),
     (sweep_text(MOONS, "{kind: patch_study, method: idw, prototypes: 3, n_cases: 5}"), "grid[0].n_cases: only wrong i"),
+    (sweep_text(MOONS, "{kind: patch_study, method: idw, prototypes: 3, compare: true}"), "grid[0].compare: only "),
+    (sweep_text(MOONS, "{kind: patch_study, method: idw, prototypes: 3, retrain: true}"), "grid[0].retrain: only "),
+    (
+        sweep_text(MOONS, "{kind: patch_study, method: fc_relu, prototypes: 3, cases: wrong, compare: true}"),
+        "grid[0].method: ",
+    ),
+    (
+        sweep_text("digits", "{kind: network, encoder: mlp, head: neg_dist, prototypes: 3, compare: true}"),
+        "grid[0].compare: only patches of idw heads",
+    ),
     (sweep_text(MOONS, "{kind: kernel_regression, kernel: boxcar, bandwidth: [1, 0]}"), "bandwidth[1]: must be >= "),
     (sweep_text("digits", "{kind: patch_study, method: idw, prototypes: 2}"), "the special cases belong to the data"),
     (sweep_text(LOOKUP, "{kind: hash_table, similarity: idw, weighting: [softmax, top_k], k: 2}"), "6:73: grid[0].k: "),

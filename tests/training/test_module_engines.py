@@ -11,6 +11,7 @@ from engine_runs import train_run
 from kinds import IDW_HEAD, LEARNED, images, mlp_run, network_run, table_run, two_parts
 from torch.nn.functional import cross_entropy
 
+from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.data.synthetic import draw_queries, draw_table
@@ -18,7 +19,9 @@ from idwbench.dual.recording import Recording
 from idwbench.models.hash_table import HashTable, measured
 from idwbench.models.neighbours import PrototypeQuality, nearest
 from idwbench.models.networks import network_from_arrays
+from idwbench.models.patch_comparison import compare_ways
 from idwbench.models.patch_study import study_patches
+from idwbench.models.patches import Base
 from idwbench.models.perceptron import initial_mlp, mlp_from_arrays
 from idwbench.runs.config import RunConfig
 from idwbench.runs.results import RunResult
@@ -161,10 +164,22 @@ def test_quality_and_patches_of_the_head_are_those_of_prototypes_for_features():
     keys, values = result.arrays["head.keys"], result.arrays["head.values"]
     assert np.array_equal(result.arrays["nearest"], nearest(keys, features["train"].inputs)[0])
     quality = PrototypeQuality(features).metrics(keys, values)
-    study, _ = study_patches(result.config.model.head_parameters, keys, values, features, 3)
+    base = Base(get_method("idw"), result.config.model.head_parameters, keys, values)
+    study, _ = study_patches(base, features, 3)
     assert study["cases", "patched"] == 3
     names = {("cases", "patched"), ("cases", "smallest_eta"), ("train", "changed_exact"), ("test", "changed_exact")}
     expected = {**quality, **{name: study[name] for name in names}}
+    assert {name: result.metrics[name] for name in expected} == pytest.approx(expected, rel=1e-5)
+
+
+def test_patches_of_the_head_are_compared_in_the_space_of_features() -> None:
+    data, result = images(), train_run(network_run(**IDW_HEAD, patches=3, compare=True), images())
+    network = network_from_arrays(result.config.model, data, result.arrays)
+    features = {name: replace(part, inputs=network.features(part.inputs)) for name, part in data.splits.items()}
+    parameters = result.config.model.head_parameters
+    base = Base(get_method("idw"), parameters, result.arrays["head.keys"], result.arrays["head.values"])
+    expected, _ = compare_ways(base, features, 3)
+    assert {("local", "better"), ("local", "worse_together"), ("local", "relative_radius")} <= expected.keys()
     assert {name: result.metrics[name] for name in expected} == pytest.approx(expected, rel=1e-5)
 
 

@@ -11,7 +11,7 @@ from idwbench.attention.records import Method, ParameterValue
 from idwbench.attention.scores import METHODS, get_method
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.runs.kinds.base import ModelSettings, check_parameter_names, check_softmax, method_label, plugin_words
-from idwbench.runs.settings import Count
+from idwbench.runs.settings import Count, added
 
 __all__ = [
     "ATTENTION_PREFIX",
@@ -57,6 +57,7 @@ class NetworkConfig(ModelSettings):
     patches: Annotated[int, Field(ge=0, lt=2**31)] = Field(
         default=100, description="Largest number of wrong test inputs that are patched at an idw head, one at a time."
     )
+    compare: bool = added(False, "0.2.0", "Compare patches of an idw head with local ones and with other ways.")
     plugin_sha256: str | None = None
 
     @property
@@ -98,6 +99,8 @@ class NetworkConfig(ModelSettings):
             words.append(f"initialisation {self.initialisation}")
         if self.is_patched and self.patches != 100:
             words.append(f"{self.patches} patches")
+        if self.compare:
+            words.append("compared")
         return ", ".join([*words, *plugin_words(self.plugin_sha256)])
 
     @classmethod
@@ -117,7 +120,9 @@ class NetworkConfig(ModelSettings):
         return {**fields, "parameters": parameters, "plugin_sha256": _plugin_sha256(head, attention)}
 
     def check_given(self, given: Collection[str]) -> None:
-        """Raise `ConfigError` for heads that do not divide the width."""
+        """Raise `ConfigError` for heads that do not divide the width, and for a comparison without patches."""
+        if self.compare and not self.is_patched:
+            raise ConfigError("only patches of idw heads with epsilon above 0 are compared", location=("compare",))
         if self.heads is not None and self.width % self.heads:
             where = "heads" if "heads" in given else "width"
             raise ConfigError(f"{self.heads} heads do not divide a width of {self.width}", location=(where,))

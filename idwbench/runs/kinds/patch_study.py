@@ -8,8 +8,9 @@ from pydantic import Field
 
 from idwbench.errors import ConfigError
 from idwbench.runs.datasets import DatasetConfig
+from idwbench.runs.kinds.base import check_softmax, given_method
 from idwbench.runs.kinds.prototypes import PrototypesConfig
-from idwbench.runs.settings import Count
+from idwbench.runs.settings import Count, added
 
 __all__ = ["PatchStudyConfig"]
 
@@ -18,14 +19,17 @@ class PatchStudyConfig(PrototypesConfig):
     """A study of patches of a trained prototype network, which has the same settings.
 
     ``special``: the points (−1, 1), (0, 1) and (1, 0) of Two Moons, each with target label 0 and 1 (Figures 3 and 6 of
-    arXiv 2310.18805). ``wrong``: the first misclassified test inputs, with their true label.
+    arXiv 2310.18805). ``wrong``: the first misclassified test inputs, with their true label. With ``compare`` these are
+    mended in all ways, and with ``retrain`` also by a training with all of them.
     """
 
-    array_names: ClassVar[tuple[str, ...]] = ("inputs", "labels", "labels_before", "eta")
+    array_names: ClassVar[tuple[str, ...]] = ("inputs", "labels", "labels_before")
 
     kind: Literal["patch_study"] = "patch_study"  # type: ignore[assignment]  # the tag of the union
     cases: Literal["special", "wrong"] = Field(default="special", description="Inputs to patch: special or wrong.")
     n_cases: Count = Field(default=200, description="Largest number of wrong test inputs to patch.")
+    compare: bool = added(False, "0.2.0", "Compare patches with local ones, and with fine-tuning and retraining.")
+    retrain: bool = added(False, "0.2.0", "Compare with a training on these inputs, too.")
 
     @property
     def label(self) -> str:
@@ -35,17 +39,25 @@ class PatchStudyConfig(PrototypesConfig):
     @property
     def parameters_label(self) -> str:
         """Label of the parameters in tables: ``p=2, ε=0.001, special cases``, or ``…, 200 wrong inputs``."""
-        wrong = f"{self.n_cases} wrong input{'s' if self.n_cases > 1 else ''}"
-        return f"{super().parameters_label}, {wrong if self.cases == 'wrong' else 'special cases'}"
+        wrong = f"{self.n_cases} wrong input{'s' if self.n_cases > 1 else ''}{', compared' if self.compare else ''}"
+        words = [super().parameters_label, wrong if self.cases == "wrong" else "special cases"]
+        return ", ".join([*filter(None, words), *(["retrained"] if self.retrain else [])])
 
     def check_given(self, given: Collection[str]) -> None:
         """Raise `ConfigError` for networks that cannot be patched, and for ``n_cases`` without wrong inputs."""
-        if self.method != "idw":
-            raise ConfigError(f"only idw networks can be patched, not {self.method}", location=("method",))
-        if self.parameters["epsilon"] == 0:
+        if self.compare:
+            check_softmax(given_method({"method": self.method}), "method")
+        elif self.method != "idw":
+            problem = f"only idw networks have the patches of the paper, not {self.method}"
+            raise ConfigError(problem, location=("method",), hint="compare: true")
+        if self.parameters.get("epsilon") == 0:
             raise ConfigError("expected a number above 0 for patches, got 0", location=("epsilon",))
         if self.cases != "wrong" and "n_cases" in given:
             raise ConfigError("only wrong inputs have a number of cases", location=("n_cases",))
+        if self.compare and self.cases != "wrong":
+            raise ConfigError("only patches of wrong inputs are compared", location=("compare",), hint="cases: wrong")
+        if self.retrain and not self.compare:
+            raise ConfigError("only with compare: true", location=("retrain",))
 
     def check_dataset(self, dataset: DatasetConfig) -> None:
         """Raise `ConfigError` for a regression or a text, and for special cases on other data than Two Moons."""

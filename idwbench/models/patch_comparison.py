@@ -1,0 +1,256 @@
+"""Benefit and harm of patches, and of what else a user could do to a network that is wrong on some test inputs.
+
+The ways are the patches of the paper by the condition on the logits, local patches by radius and steepness, and
+
+- ``override``: within the radius of the local patch the outputs are its value, elsewhere those of the network;
+- ``fine_tuning``: steps of Adam on the wrong inputs until all are right;
+- ``retraining``: the network trained again with each of these inputs added ten times.
+
+Radii are the largest for which no right prediction of the training data changes; all is measured on the test data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from idwbench.data.dataset import Split
+from idwbench.errors import PatchError
+from idwbench.models.demands import DEFAULT_STEEPNESS, Criterion, Demand
+from idwbench.models.effects import NOISE, calibration_error, shifted
+from idwbench.models.modules import PrototypeNetwork, parameter_arrays
+from idwbench.models.neighbours import several_nearest, squared_distances
+from idwbench.models.patch_solution import prototypes_alone, solve
+from idwbench.models.patch_study import CRITERIA, Labels, Study
+from idwbench.models.patches import Base, Floats, PatchPrototypes
+from idwbench.models.radii import Fence, Rows, largest_cap
+from idwbench.runs.metrics import PATCH_MEASURES, PATCH_WAYS
+
+__all__ = ["Retrain", "compare_ways"]
+
+_PAPER = {
+    "exact": CRITERIA["exact"],
+    "margin_1": CRITERIA["logit_margin"],
+    "confidence_50": ("exact", Criterion("confidence", 0.5)),
+    "confidence_90": ("exact", Criterion("confidence", 0.9)),
+    "authors": CRITERIA["authors"],
+}
+_STEEPNESS = {"local": DEFAULT_STEEPNESS, "local_s8": 8.0, "local_s2": 2.0}
+# The radii of these are so small that it takes long to solve them as a whole.
+_NOT_TOGETHER = ("local_s8", "local_s2")
+_COUNTS = (1, 5, 20, 100)
+_NOISE_COPIES, _NEIGHBOURS = 20, 10
+# A patch of this steepness and additional log weight has the whole weight within its radius, and none outside.
+_HARD, _HEAVY = 1e6, 1e3
+# Of fine-tuning: Adam with its usual rate. Smaller steps harm less, and correct fewer inputs together.
+_STEPS, _RATE, _TUNED_ALONE = 1000, 1e-3, 20
+
+# Trains a network again with inputs (n, features) and labels (n,) added; None if that diverges.
+Retrain = Callable[[NDArray[np.float32], Labels], Base | None]
+
+
+def compare_ways(
+    base: Base,
+    data: Mapping[str, Split],
+    n_cases: int,
+    image_shape: tuple[int, int] | None = None,
+    retrain: Retrain | None = None,
+) -> Study:
+    """Return metrics and arrays of a comparison of the ways `PATCH_WAYS` by the measures `PATCH_MEASURES`.
+
+    Each of the first `n_cases` wrong test inputs is mended alone: ``alone`` (ways, measures, cases). The first 1, 5,
+    20, 100 of these, and all of them, (``counts``) are mended in one network: ``one_by_one`` (ways, measures, counts)
+    by the same patches, and ``together`` by patches that are solved as a whole. What a way cannot do is NaN; so is
+    fine-tuning alone beyond 20 cases, and retraining with fewer than all. ``radii`` (3, cases) are those of local
+    patches of the steepness 32, 8 and 2, ``nearest`` (cases,) the distances from the nearest training rows.
+
+    The metrics are means over the cases by way and measure, with ``_together`` those of all cases in one network.
+
+    Args:
+        base: The network.
+        data: The splits of its data, or of what stands for it.
+        n_cases: Largest number of wrong test inputs.
+        image_shape: Rows and columns of the inputs if they are images.
+        retrain: Trains the network again; by default the way ``retraining`` is left out.
+    """
+    ways = _Comparison(base, data, n_cases, image_shape, retrain)
+    n_cases = len(ways.labels)
+    counts = [*(n for n in _COUNTS if n < n_cases), *([n_cases] if n_cases else [])]
+    firsts = [slice(0, n) for n in counts]
+    alone = ways.measured([slice(case, case + 1) for case in range(n_cases)], as_whole=False)
+    together = ways.measured(firsts, as_whole=True)
+    radii = ways.radii()
+    arrays: dict[str, NDArray[np.generic]] = {
+        "inputs": ways.queries,
+        "labels": ways.labels,
+        "labels_before": ways.labels_before,
+        "counts": np.array(counts, np.int64),
+        "alone": alone,
+        "one_by_one": ways.measured(firsts, as_whole=False),
+        "together": together,
+        "radii": radii,
+        "nearest": ways.nearest,
+    }
+    metrics = {("cases", "patched"): float(n_cases)}
+    for suffix, table in (("", alone), ("_together", together[:, :, -1:])):
+        for row, column in np.argwhere(np.isfinite(table).any(2)):
+            values = table[row, column]
+            name = f"{PATCH_MEASURES[column]}{suffix}"
+            metrics[PATCH_WAYS[row], name] = float(values[np.isfinite(values)].mean())
+    if n_cases:
+        relative = zip(_STEEPNESS, (radii / ways.nearest).mean(1).tolist(), strict=True)
+        metrics |= {(way, "relative_radius"): one for way, one in relative}
+    return metrics, arrays
+
+
+class _Comparison:
+    """The wrong test inputs of a network, and the points at which ways to mend these are measured.
+
+    The points (m, features) are the test inputs, then copies of each wrong one: 20 with noise, and of an image those
+    that are moved by a pixel. The arguments are those of `compare_ways`.
+    """
+
+    def __init__(
+        self,
+        base: Base,
+        data: Mapping[str, Split],
+        n_cases: int,
+        image_shape: tuple[int, int] | None,
+        retrain: Retrain | None,
+    ) -> None:
+        self._base, self._test, self._retrain = base, data["test"], retrain
+        self._rows = Rows(data["train"].inputs, data["train"].labels, base.states(data["train"].inputs))
+        answers = base.states(self._test.inputs).outputs.argmax(1)
+        self._wrong = np.flatnonzero(answers != self._test.labels)[:n_cases]
+        self.queries, self.labels = self._test.inputs[self._wrong], self._test.labels[self._wrong]
+        self.labels_before = answers[self._wrong]
+        self._neighbours = _neighbours(self._test, self._wrong)
+        self._set_points(np.ptp(self._rows.inputs, axis=0), image_shape)
+        fence = Fence.of(base, self._rows, self.queries, np.zeros(1))
+        self._fence, self.nearest = fence.right(), np.sqrt(fence.sq_dist.min(0))
+        self._cap = largest_cap(self._rows.inputs)
+        self._patches = cache(self._solved)
+
+    def _set_points(self, spread: NDArray[np.float32], image_shape: tuple[int, int] | None) -> None:
+        noise = np.random.default_rng(0).normal(0, NOISE, (len(self.queries), _NOISE_COPIES, len(spread)))
+        copies = self.queries[:, None] + noise * spread
+        if image_shape is not None and len(copies):
+            copies = np.concatenate([copies, np.stack([shifted(query, image_shape) for query in self.queries])], axis=1)
+        points = np.concatenate([self._test.inputs, copies.reshape(-1, len(spread)).astype(np.float32)])
+        self._copies = np.arange(len(self._test), len(points)).reshape(copies.shape[:2])
+        self._points, self._states = points, self._base.states(points)
+        self._sq_dist = squared_distances(points, self.queries)
+
+    def measured(self, several: Sequence[slice], *, as_whole: bool) -> Floats:
+        """Return the measures (ways, measures, n) of n networks, in each of which some cases are mended."""
+        values = [
+            [self._measures(self._outputs(way, cases, as_whole), cases) for cases in several] for way in PATCH_WAYS
+        ]
+        return np.reshape(values, (len(PATCH_WAYS), -1, len(PATCH_MEASURES))).transpose(0, 2, 1)
+
+    def radii(self) -> Floats:
+        """Return the radii (3, cases) of local patches that are chosen alone."""
+        return np.array([patches.radii for way in _STEEPNESS if (patches := self._patches(way, None)) is not None])
+
+    def _measures(self, outputs: Floats | None, cases: slice) -> Floats:
+        """Return the measures of outputs (m, outputs) at the points, in the order of their names."""
+        if outputs is None:
+            return np.full(len(PATCH_MEASURES), np.nan)
+        rows, labels, n = self._wrong[cases], self.labels[cases], len(self._test)
+        right, before = (one[:n].argmax(1) == self._test.labels for one in (outputs, self._states.outputs))
+        others = ~np.isin(np.arange(n), rows)
+        logits = outputs[rows]
+        kept = outputs[self._copies[cases]].argmax(2) == labels[:, None]
+        values = {
+            "success": right[rows].mean(),
+            "probability": np.exp(logits[np.arange(len(rows)), labels] - np.logaddexp.reduce(logits, axis=1)).mean(),
+            "noise_kept": kept[:, :_NOISE_COPIES].mean(),
+            "shift_kept": kept[:, _NOISE_COPIES:].mean() if kept.shape[1] > _NOISE_COPIES else np.nan,
+            "neighbours_right": right[self._neighbours[cases]].mean() if self._neighbours.size else np.nan,
+            "better": (right & ~before & others).sum(),
+            "worse": (~right & before & others).sum(),
+            "calibration_error": calibration_error(outputs[:n], self._test.labels),
+            "logit_change": np.abs(outputs[:n] - self._states.outputs[:n])[others].max(initial=0.0),
+        }
+        return np.array([values[name] for name in PATCH_MEASURES], np.float64)
+
+    def _outputs(self, way: str, cases: slice, as_whole: bool) -> Floats | None:
+        """Return the outputs (m, outputs) at the points where some cases are mended; None if the way cannot."""
+        if way == "unpatched":
+            return self._states.outputs
+        if way == "fine_tuning":
+            is_first = cases.stop - cases.start == 1 and cases.stop <= _TUNED_ALONE
+            return self._fine_tuned(cases) if as_whole or is_first else None
+        if way == "retraining":
+            if self._retrain is None or not as_whole or cases.stop < len(self.labels):
+                return None
+            again = self._retrain(self.queries, self.labels)
+            return None if again is None else again.states(self._points).outputs
+        patches = self._patches(way, cases.stop if as_whole else None)
+        if patches is None:
+            return None
+        patches = patches if as_whole else patches.take(cases)
+        return self._states.patched(patches.log_weights_at(self._sq_dist[:, cases]), patches.values)
+
+    def _solved(self, way: str, n: int | None) -> PatchPrototypes | None:
+        """Return the patches of the first `n` cases as a whole, or of each case alone; None if there are none."""
+        if way in ("override", "local_half"):
+            local = self._patches("local", n)
+            if local is None or way == "local_half":
+                return local and replace(local, radii=local.radii / 2)
+            return replace(local, steepness=np.full(len(local), _HARD), log_peaks=local.log_peaks + _HEAVY)
+        kind, criterion = _PAPER.get(way, ("local", Criterion()))
+        demands = [
+            Demand(query, label, kind=kind, criterion=criterion, steepness=_STEEPNESS.get(way, DEFAULT_STEEPNESS))
+            for query, label in zip(self.queries, self.labels.tolist(), strict=True)
+        ]
+        try:
+            if n is not None:
+                return None if way in _NOT_TOGETHER else solve(self._base, demands[:n], self._rows).prototypes
+            patches = prototypes_alone(self._base, demands, self._states.take(self._wrong))[0]
+        except PatchError:
+            return None
+        if way in _PAPER:
+            return patches
+        # r = d·x^(1/s) with the same x for each s, see `idwbench.models.radii`.
+        distances = np.sqrt(self._fence.sq_dist)
+        limits = distances * self._limits ** (DEFAULT_STEEPNESS / patches.steepness)
+        return replace(patches, radii=np.minimum(limits.min(0, initial=np.inf), self._cap))
+
+    @cached_property
+    def _limits(self) -> Floats:
+        """The largest radii (rows, cases) with the default steepness, in units of the distances."""
+        demands = [Demand(query, label) for query, label in zip(self.queries, self.labels.tolist(), strict=True)]
+        patches = prototypes_alone(self._base, demands, self._states.take(self._wrong))[0]
+        return np.asarray(self._fence.largest_radii(patches) / np.sqrt(self._fence.sq_dist))
+
+    def _fine_tuned(self, cases: slice) -> Floats:
+        arrays = (torch.from_numpy(np.array(one, np.float32)) for one in (self._base.keys, self._base.values))
+        network = PrototypeNetwork(self._base.method, self._base.parameters, *arrays)
+        inputs, labels = (torch.from_numpy(one[cases]) for one in (self.queries, self.labels))
+        optimizer = torch.optim.Adam(network.parameters(), lr=_RATE)
+        for _ in range(_STEPS):
+            logits = network(inputs)
+            if bool((logits.argmax(1) == labels).all()):
+                break
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(logits, labels).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+        parts = parameter_arrays(network)
+        return replace(self._base, keys=parts["keys"], values=parts["values"]).states(self._points).outputs
+
+
+def _neighbours(test: Split, wrong: Labels) -> Labels:
+    """Return the rows (cases, n) of the nearest other inputs of the same class, from the nearest on."""
+    n = min([_NEIGHBOURS, *np.bincount(test.labels)[test.labels[wrong]] - 1])
+    nearest = np.empty((len(wrong), n), np.int64)
+    for label in np.unique(test.labels[wrong]):
+        cases, alike = np.flatnonzero(test.labels[wrong] == label), np.flatnonzero(test.labels == label)
+        order = several_nearest(test.inputs[wrong[cases]], test.inputs[alike], n + 1)[0]
+        nearest[cases] = alike[order[:, 1:]]  # the first is the input itself
+    return nearest
