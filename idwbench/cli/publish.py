@@ -25,7 +25,8 @@ OPTIONS = {
     "top": option("Number of rows of the leaderboards.", min=1),
     "name": argument(
         "paper: inverse distance weighting attention; family: kernel regression, hash tables, networks and "
-        "language models; dual: the dual form of gradient descent; baselines: methods of scikit-learn."
+        "language models; dual: the dual form of gradient descent; baselines: methods of scikit-learn; repairs: "
+        "patches beside what else mends a wrong prediction."
     ),
 }
 
@@ -93,7 +94,7 @@ def page(
 
 
 def publish(
-    name: Literal["paper", "family", "dual", "baselines"],
+    name: Literal["paper", "family", "dual", "baselines", "repairs"],
     output: Path,
     format: Literal["png", "svg", "pdf"] = "png",
     measure: bool = False,

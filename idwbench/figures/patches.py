@@ -236,11 +236,12 @@ def patch_influence_figure(selection: Selection) -> Figure:
 def _related_studies(selection: Selection) -> Related:
     """Return the complete studies by setting, of which all else is equal and most are stored."""
     complete = [run for run in selection.runs if run.config.model.kind == _KIND and run.state == "complete"]
-    if not complete:
+    studies = [run for run in complete if not getattr(run.config.model, "compare", False)]
+    if not studies:
         hint = "run the sweep paper_patches_two_moons or paper_patches_mnist"
         raise ConfigError(f"no complete run of kind '{_KIND}'", hint=hint)
     groups: dict[tuple[str, ...], dict[Setting, list[StoredRun]]] = defaultdict(lambda: defaultdict(list))
-    for run in complete:
+    for run in studies:
         config, model = run.config, run.config.model
         others = model.model_dump_json(exclude={"prototypes": True, "parameters": {"epsilon"}})
         setting = (model.prototypes, float(model.parameters["epsilon"]))
@@ -331,12 +332,12 @@ def _draw_influence(
 def _influence_captions(influences: Sequence[Line], calibration: Line) -> list[str]:
     seeds = {len(line.values) for line in influences}
     spread = "one seed: no spread" if seeds == {1} else f"median over {seeds_label(seeds)}, with quartiles"
-    bins = "largest over all patches and the points in a bin of distances, the first from 0"
+    points = "largest over all patches and the points at a distance"
     x, _, _, _, counts = lines.line_spread(calibration)
     by_count = {int(n): [f"{patches:g}" for patches in x[counts == n]] for n in sorted(set(counts), reverse=True)}
     parts = [f"{seeds_label({n})} ({', '.join(patches)} patches)" for n, patches in by_count.items()]
     mean = "one seed" if set(by_count) == {1} else f"mean ± std over {', '.join(parts)}"
     return [
-        f"left and middle: {bins}; smaller in a bin with few points; {spread}",
+        f"left and middle: {points}; {spread}",
         f"right: patches of wrong inputs, one after the other; {mean}",
     ]

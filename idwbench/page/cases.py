@@ -53,7 +53,9 @@ _IMAGES = (
 
 def patches_part(results: Results, runs: Sequence[StoredRun], data_dir: Path | None) -> Part | None:
     """Return the section of patches; None without complete studies of patches, or without their data."""
-    studies = [run for run in runs if isinstance(run.config.model, PatchStudyConfig) and run.state == "complete"]
+    complete = (run for run in runs if run.state == "complete")
+    models = ((run, run.config.model) for run in complete)
+    studies = [run for run, model in models if isinstance(model, PatchStudyConfig) and not model.compare]
     if not studies:
         return None
     for text, find in ((_PLANE, _in_plane), (_IMAGES, _of_images)):

@@ -55,7 +55,7 @@ def write_publication(
     Args:
         name: ``paper``: those of the IDW attention paper; ``family``: those of kernel regression, hash tables, networks
             and language models with the same scores; ``dual``: those of the dual form of gradient descent;
-            ``baselines``: tables of methods of scikit-learn.
+            ``baselines``: tables of methods of scikit-learn; ``repairs``: patches and what else mends a prediction.
         results: The database.
         folder: The folder to write to; it is created.
         figure_format: ``png``, ``svg`` or ``pdf``.

@@ -1,6 +1,6 @@
 """What a publication is: figures, tables and claims that are made of the stored runs of shipped sweeps.
 
-The four are in ``publications.yaml``.
+The five are in ``publications.yaml``.
 """
 
 from __future__ import annotations

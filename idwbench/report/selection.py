@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from typing import get_args
 
@@ -13,6 +13,7 @@ from idwbench.report.dual_form import dual_form
 from idwbench.report.frame import Runs, headlines
 from idwbench.report.tables import Table
 from idwbench.results.store import Results
+from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import Task
 from idwbench.runs.kinds.models import MODELS
 from idwbench.runs.metrics import HEADLINES, QUALITY_METRICS
@@ -86,8 +87,11 @@ def _read(results: Results, kind: str, name: str, metric: str | None) -> pandas.
 
 def has_only_perceptrons(runs: Runs) -> bool:
     """Return whether all runs are of kind ``mlp``."""
-    configs = runs.config if isinstance(runs, pandas.DataFrame) else (run.config for run in runs)
-    return all(config.model.kind == "mlp" for config in configs)
+    return all(config.model.kind == "mlp" for config in _configs(runs))
+
+
+def _configs(runs: Runs) -> Iterable[RunConfig]:
+    return runs.config if isinstance(runs, pandas.DataFrame) else (run.config for run in runs)
 
 
 def report_tables(
@@ -100,6 +104,8 @@ def report_tables(
 ) -> Sequence[Table]:
     """Return the tables of some runs: of multilayer perceptrons alone that of the dual form, else of sections.
 
+    Runs that compare patches have tables of these, unless a metric is given.
+
     Args:
         runs: Stored runs, such as those from `select_runs`.
         metric: The name of a metric, by default that of each task.
@@ -111,10 +117,13 @@ def report_tables(
         ConfigError: no run has the metric, or none on that split.
     """
     from idwbench.report import by_dataset as side_by_side
+    from idwbench.report.repairs import is_comparison, repair_tables
     from idwbench.report.summaries import section_tables, summarise
 
     if by_dataset:
         return side_by_side.by_dataset(summarise(runs, metric), split)
     if metric is None and not intervals and has_only_perceptrons(runs):
         return dual_form(runs)
+    if metric is None and any(map(is_comparison, _configs(runs))):
+        return repair_tables(runs)
     return section_tables(summarise(runs, metric, intervals=intervals))

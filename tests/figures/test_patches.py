@@ -103,6 +103,7 @@ def test_one_setting_is_drawn_the_others_are_counted_and_a_network_that_is_not_s
     assert words(figure).count("the trained model is not stored") == 2
 
 
+COMPARED = {"cases": "wrong", "compare": True}
 EDGES = np.array([0.0, 0.5, 1.0, 2.0])
 
 
@@ -182,8 +183,9 @@ def test_the_calibration_error_is_the_mean_over_the_seeds_with_that_many_patches
         ),
         ([{"prototypes": 128}, {"prototypes": 2}, {}], 2, [1, 2, 0], "exact η, by prototypes", ()),
         ([{"power": 4}, {}, {"seed": 1}, {"cases": "wrong"}], 1, [1], "exact η", ("not drawn: 2 other patch studies",)),
+        ([COMPARED, {}, COMPARED | {"seed": 1}], 1, [1], "exact η", ("not drawn: 2 other patch studies",)),
     ],
-    ids=["epsilons", "prototypes", "the most studies of which all else is equal"],
+    ids=["epsilons", "prototypes", "the most studies of which all else is equal", "comparisons"],
 )
 def test_lines_are_epsilons_or_else_prototypes_at_the_setting_that_has_most_in_common_with_others(
     settings, default, shown, title, left_out

@@ -12,6 +12,7 @@ import numpy as np
 import pandas
 import pytest
 from PIL import Image
+from stored_runs import stored_run
 
 from idwbench.errors import ConfigError, OutputError, OutputExistsError
 from idwbench.figures.moons import HeatMap
@@ -196,3 +197,8 @@ def test_a_missing_package_is_named_with_its_extra(filled, tmp_path, package, mo
     with pytest.raises(OutputError, match=rf"needs the Python package '{package}' \(pip install 'idwbench\[html\]'\)"):
         write_page(filled, tmp_path / "page.html")
     assert not list(tmp_path.iterdir())
+
+
+def test_comparisons_of_patches_have_no_section() -> None:
+    run = stored_run(None, kind="patch_study", cases="wrong", compare=True, prototypes=20)
+    assert cases.patches_part(None, [run], None) is None  # type: ignore[arg-type]

@@ -1,0 +1,210 @@
+"""Comparisons of patches and of what else mends a wrong prediction: benefit against harm, and effect by number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import StrMethodFormatter
+from numpy.typing import NDArray
+
+from idwbench.errors import ConfigError
+from idwbench.figures.lines import Axis, Line, Panel, PanelRow, draw_rows
+from idwbench.figures.runs import Selection
+from idwbench.figures.style import INK, PAPER, QUIET, class_colour, new_page, seeds_label, style_axes
+from idwbench.report.frame import Row
+from idwbench.report.labels import count_label
+from idwbench.report.repairs import TOGETHER, WAY_LABELS, Compared, compared_models
+from idwbench.report.statistics import Statistic
+from idwbench.runs.kinds.patch_study import PatchStudyConfig
+from idwbench.runs.metrics import PATCH_MEASURES, PATCH_WAYS
+
+__all__ = ["PlanePoint", "collect_planes", "repairs_by_number_figure", "repairs_figure", "repairs_together_figure"]
+
+# Patches of the paper, local ones, and what needs no patch.
+_MARKERS = dict(zip(PATCH_WAYS, ".oooooDDDDs^v", strict=True))
+_COLOURS = dict(zip(PATCH_WAYS, (8, 0, 1, 5, 3, 4, 2, 4, 0, 1, 9, 6, 7), strict=True))
+_BY_NUMBER = ("exact", "margin_1", "confidence_90", "local", "override", "fine_tuning", "retraining")
+_COLUMNS, _SIDE = 4, 2.5
+# The number of predictions up to which axes of many patches are linear.
+_LINEAR = 10.0
+
+
+@dataclass(frozen=True)
+class PlanePoint:
+    """A way in a plane: measures over seeds.
+
+    Attributes:
+        way: Its name.
+        harm: Other test predictions that became wrong.
+        benefit: Other test predictions that became right.
+    """
+
+    way: str
+    harm: Statistic
+    benefit: Statistic
+
+
+def repairs_figure(selection: Selection) -> Figure:
+    """For each model other test predictions that one mended input makes right, against those it makes wrong.
+
+    Raises:
+        ConfigError: no complete comparison.
+    """
+    return _draw_planes(collect_planes(selection), 0.1, "of the mean over the wrong inputs, each mended alone")
+
+
+def repairs_together_figure(selection: Selection) -> Figure:
+    """For each model other test predictions that are right, against those that are wrong, if all inputs are mended.
+
+    Raises:
+        ConfigError: no complete comparison.
+    """
+    return _draw_planes(
+        collect_planes(selection, TOGETHER), _LINEAR, "all wrong inputs (at most 100) mended in one network"
+    )
+
+
+def collect_planes(selection: Selection, suffix: str = "") -> list[tuple[str, list[PlanePoint]]]:
+    """Return the title and the points of each model, of inputs mended alone, or with the suffix `TOGETHER`.
+
+    Raises:
+        ConfigError: no complete comparison.
+    """
+    planes = []
+    for row, statistics in _models(selection):
+        harm, benefit = statistics[f"worse{suffix}"], statistics[f"better{suffix}"]
+        ways = [way for way in PATCH_WAYS if way != "unpatched" and way in harm]
+        planes.append((_title(row), [PlanePoint(way, harm[way], benefit[way]) for way in ways]))
+    return planes
+
+
+def _models(selection: Selection) -> list[Compared]:
+    """Return each model that was compared; raises `ConfigError` without one."""
+    models = compared_models(selection.runs)
+    if not models:
+        problem = "no complete run of kind 'patch_study' with compare: true"
+        raise ConfigError(problem, hint="run the sweep repairs_tables")
+    n_compared = sum(row.n for row, _ in models)
+    if others := sum(run.state == "complete" for run in selection.runs) - n_compared:
+        selection.leave_out(f"{count_label(others, 'run')} that compare{'s' if others == 1 else ''} nothing")
+    return models
+
+
+def _title(row: Row) -> str:
+    model = row.model
+    power = f", p={model.parameters['power']:g}" if "power" in model.parameters else ""
+    return f"{row.config.dataset.name}\n{model.method}{power}, {model.prototypes} prototypes"
+
+
+def _draw_planes(planes: Sequence[tuple[str, Sequence[PlanePoint]]], linear: float, meaning: str) -> Figure:
+    """Return a plane for each model, whose axes are linear up to a number and logarithmic beyond."""
+    columns = min(_COLUMNS, len(planes))
+    n_rows = -(-len(planes) // columns)
+    shown = {point.way for _, points in planes for point in points}
+    seeds = {point.harm.n for _, points in planes for point in points}
+    caption = [
+        f"Each point: mean ± sample standard deviation over {seeds_label(seeds)}; {meaning}.",
+        f"Above the line a way helps more than it harms. Axes are linear up to {linear:g} and logarithmic beyond.",
+    ]
+    handles = [_mark(way) for way in PATCH_WAYS if way in shown]
+    width = max(0.4 + columns * _SIDE, 5.5)
+    figure, body = new_page(width, n_rows * (_SIDE + 0.2) + 0.3, caption, handles)
+    grid = body.subplots(n_rows, columns, squeeze=False, sharex=True, sharey=True)
+    for axes in grid.flat[len(planes) :]:
+        axes.set_visible(False)
+    for (title, points), axes in zip(planes, grid.flat, strict=False):
+        _draw_plane(axes, points, linear)
+        axes.set_title(title, fontsize=9, weight="bold", color=INK)
+    for place, axes in enumerate(grid.flat[: len(planes)]):
+        if place % columns == 0:
+            axes.set_ylabel("others made right", fontsize=9.5, color=INK)
+        if place + columns >= len(planes):
+            axes.set_xlabel("others made wrong", fontsize=9.5, color=INK)
+            axes.tick_params(labelbottom=True)
+    return figure
+
+
+def _style(way: str) -> dict[str, Any]:
+    return {
+        "color": class_colour(_COLOURS[way]),
+        "marker": _MARKERS[way],
+        "markersize": 6,
+        "markeredgecolor": PAPER,
+        "linestyle": "none",
+    }
+
+
+def _mark(way: str) -> Line2D:
+    return Line2D([], [], label=WAY_LABELS[way], **_style(way))
+
+
+def _draw_plane(axes: Axes, points: Sequence[PlanePoint], linear: float) -> None:
+    axes.set_xscale("symlog", linthresh=linear)
+    axes.set_yscale("symlog", linthresh=linear)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.axline((0, 0), (1, 1), color=QUIET, linewidth=0.8, linestyle="dashed")
+    for point in points:
+        # No number of predictions is below 0.
+        bars = [np.array([[min(one.std or 0.0, one.mean)], [one.std or 0.0]]) for one in (point.harm, point.benefit)]
+        axes.errorbar(point.harm.mean, point.benefit.mean, bars[1], bars[0], elinewidth=0.9, **_style(point.way))
+    style_axes(axes, label_size=8)
+
+
+def repairs_by_number_figure(selection: Selection) -> Figure:
+    """For each model effects against the number of inputs that are mended in one network, solved as a whole.
+
+    These are the other test predictions made right less those made wrong, the calibration error, and the share of the
+    noisy copies with the wanted label.
+
+    Raises:
+        ConfigError: no complete comparison.
+    """
+    models = [row for row, _ in _models(selection) if isinstance(row.model, PatchStudyConfig)][:_COLUMNS]
+    arrays = [[selection.store.load_arrays(key) for key in row.run_keys] for row in models]
+    measures = (
+        ("right less wrong", ("better", "worse"), False),
+        ("calibration error", ("calibration_error",), False),
+        ("noise: label kept (%)", ("noise_kept",), True),
+    )
+    panel_rows = []
+    for label, names, percent in measures:
+        panels = [
+            Panel(_title(row), [_line(way, studies, names) for way in _BY_NUMBER])
+            for row, studies in zip(models, arrays, strict=True)
+        ]
+        panel_rows.append(PanelRow("", Axis(label, percent), panels))
+    caption = [
+        f"Mean ± sample standard deviation over {seeds_label({len(studies) for studies in arrays})}, within the range "
+        "of the seeds; patches are solved as a whole.",
+        f"Right less wrong: of the other test predictions, linear up to {_LINEAR:g} and logarithmic beyond.",
+    ]
+    ticks = sorted({int(n) for studies in arrays for n in _counts(studies)})
+    figure = draw_rows(panel_rows, Axis("number of inputs that are mended", base=10, ticks=ticks), caption)
+    for axes in figure.axes[: len(models)]:
+        axes.set_yscale("symlog", linthresh=_LINEAR)
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    return figure
+
+
+def _counts(studies: Sequence[dict[str, NDArray[Any]]]) -> list[int]:
+    """Return the numbers of inputs that all seeds have."""
+    return sorted(set.intersection(*({int(n) for n in study["counts"]} for study in studies)))
+
+
+def _line(way: str, studies: Sequence[dict[str, NDArray[Any]]], names: Sequence[str]) -> Line:
+    place, columns, counts = PATCH_WAYS.index(way), [PATCH_MEASURES.index(name) for name in names], _counts(studies)
+    values = []
+    for study in studies:
+        table = study["together"][place][:, [study["counts"].tolist().index(n) for n in counts]][columns]
+        values.append(table[0] - table[1] if len(columns) > 1 else table[0])
+    is_point = np.isfinite(values).any(0).sum() == 1
+    return Line(
+        WAY_LABELS[way], class_colour(_COLOURS[way]), "-", np.array(counts), np.array(values), markers=bool(is_point)
+    )

@@ -1,0 +1,119 @@
+"""Tables of comparisons of patches with what else mends a wrong prediction: a row for each way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from idwbench.report.frame import Row, Runs, rows, run_table
+from idwbench.report.labels import count_label
+from idwbench.report.statistics import Statistic
+from idwbench.report.tables import MISSING, Cell, Column, Table, nonempty, text_column
+from idwbench.runs.config import RunConfig
+from idwbench.runs.kinds.network import NetworkConfig
+from idwbench.runs.kinds.patch_study import PatchStudyConfig
+from idwbench.runs.metrics import METRICS, PATCH_MEASURES, PATCH_WAYS
+
+__all__ = ["TOGETHER", "WAY_LABELS", "Compared", "compared_models", "is_comparison", "repair_tables"]
+
+WAY_LABELS = {
+    "unpatched": "unpatched",
+    "exact": "exact",
+    "margin_1": "margin 1",
+    "confidence_50": "confidence 0.5",
+    "confidence_90": "confidence 0.9",
+    "authors": "authors' η",
+    "local": "local",
+    "local_half": "local, half of r",
+    "local_s8": "local, s = 8",
+    "local_s2": "local, s = 2",
+    "override": "override within r",
+    "fine_tuning": "fine-tuning",
+    "retraining": "retraining",
+}
+_HEADERS = {
+    "success": "right (%)",
+    "probability": "probability (%)",
+    "noise_kept": "noise (%)",
+    "shift_kept": "shift (%)",
+    "neighbours_right": "neighbours (%)",
+    "calibration_error": "calibration",
+    "logit_change": "logit",
+    "relative_radius": "r / nearest",
+}
+# The suffix of measures of all inputs in one network, see `idwbench.models.patch_comparison`.
+TOGETHER = "_together"
+_NOTES = (
+    "Mean ± sample standard deviation over seeds of means over wrong test inputs; more by --metric NAME.",
+    "probability: of the right label. noise, shift: copies that get it, with noise and moved by a pixel. neighbours: "
+    "right answers among the ten nearest test inputs of the class. better, worse: other test predictions that become "
+    "right and wrong. calibration: expected error. logit: largest change at other test inputs. r / nearest: radius by "
+    "the distance of the nearest training row.",
+)
+
+# A model and its statistics by measure, with its suffix, and way.
+Compared = tuple[Row, Mapping[str, Mapping[str, Statistic]]]
+
+
+def is_comparison(config: RunConfig) -> bool:
+    """Return whether a run compares ways to mend predictions."""
+    return isinstance(config.model, NetworkConfig | PatchStudyConfig) and config.model.compare
+
+
+def compared_models(runs: Runs) -> list[Compared]:
+    """Return each model of the complete runs that compare ways to mend predictions, in the order of its first run."""
+    table = run_table(runs)
+    is_compared = table.config.map(is_comparison).astype(bool)
+    table = table[is_compared & (table.state == "complete")]
+    measures = [*PATCH_MEASURES, "relative_radius", *(f"{name}{TOGETHER}" for name in PATCH_MEASURES)]
+    by_measure = {name: {row.number: row.statistics for row in rows(table, name)} for name in [*measures, "patched"]}
+    return [(row, {name: by_measure[name][row.number] for name in by_measure}) for row in rows(table, "patched")]
+
+
+def repair_tables(runs: Runs) -> tuple[Table, ...]:
+    """Return two tables for each model that was compared: its wrong inputs mended one at a time, and in one network."""
+    return tuple(_table(model, suffix) for model in compared_models(runs) for suffix in ("", TOGETHER))
+
+
+def _table(model: Compared, suffix: str) -> Table:
+    row, statistics = model
+    names = {measure: f"{measure}{suffix}" for measure in (*PATCH_MEASURES, *(() if suffix else ("relative_radius",)))}
+    ways = [way for way in PATCH_WAYS if way in statistics[names["success"]]]
+    columns = [
+        text_column("way", "way", (WAY_LABELS[way] for way in ways)),
+        *(_column(measure, [statistics[name].get(way) for way in ways]) for measure, name in names.items()),
+    ]
+    cases = statistics["patched"]["cases"]
+    words = "in one network" if suffix else "one at a time"
+    title = f"{row.config.dataset_label} · {row.model.label} · {cases.mean:g} wrong inputs {words}"
+    note = f"{count_label(row.n, 'seed')}. " + _NOTES[0]
+
+    def records() -> list[dict[str, Any]]:
+        return [
+            {**row.settings, "n": row.n, "mended": words, "way": way} | dict(_values(statistics, names, way))
+            for way in ways
+        ]
+
+    return Table(title, nonempty(columns), (0,) * len(ways), notes=(note, *_NOTES[1:]), records=records)
+
+
+def _column(measure: str, known: list[Statistic | None]) -> Column:
+    """Return means with their spread, in few digits: nine columns stand side by side."""
+    is_percent = METRICS[measure].percent
+
+    def text(one: Statistic) -> str:
+        numbers = [one.mean] if one.std is None else [one.mean, one.std]
+        return " ± ".join(f"{100 * number:.1f}" if is_percent else f"{number:.3g}" for number in numbers)
+
+    cells = tuple(Cell(MISSING if one is None else text(one)) for one in known)
+    return Column(measure, _HEADERS.get(measure, measure), True, cells)
+
+
+def _values(
+    statistics: Mapping[str, Mapping[str, Statistic]], names: Mapping[str, str], way: str
+) -> Iterator[tuple[str, float | None]]:
+    """Yield the mean and the standard deviation of each measure."""
+    for measure, name in names.items():
+        one = statistics[name].get(way)
+        yield f"{measure}_mean", None if one is None else one.mean
+        yield f"{measure}_std", None if one is None else one.std

@@ -1,0 +1,108 @@
+"""Comparisons of patches: the points of each plane, lines by number, and the tables beside them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from made import assert_no_words_overlap, draw, words
+from matplotlib.container import ErrorbarContainer
+from stored_runs import stored_run
+
+from idwbench.errors import ConfigError
+from idwbench.figures.repairs import collect_planes
+from idwbench.figures.runs import Selection
+from idwbench.report.render import render
+from idwbench.report.selection import report_tables
+from idwbench.results.records import StoredRun
+from idwbench.runs.metrics import PATCH_MEASURES, PATCH_WAYS
+
+WAYS = ("unpatched", "local", "fine_tuning")
+
+
+def compared(seed: int, dataset: str = "mnist", **settings: object) -> StoredRun:
+    """A comparison in which each number grows with the seed; one mended input makes 3 + seed right and seed wrong."""
+    measures = {name: 0.5 + seed / 10 for name in PATCH_MEASURES} | {"better": 3.0 + seed, "worse": float(seed)}
+    metrics = {(way, name): value for way in WAYS for name, value in measures.items()}
+    metrics |= {(way, f"{name}_together"): 10 * value for way in WAYS for name, value in measures.items()}
+    metrics |= {("cases", "patched"): 40.0, ("local", "relative_radius"): 0.8}
+    given = {"kind": "patch_study", "cases": "wrong", "compare": True, "prototypes": 20, **settings}
+    return stored_run(None, train=None, dataset=dataset, seed=seed, metrics=metrics, **given)
+
+
+def arrays_of(seed: int, counts: tuple[int, ...] = (1, 5, 20)) -> dict[str, np.ndarray]:
+    together = np.full((len(PATCH_WAYS), len(PATCH_MEASURES), len(counts)), np.nan)
+    local, better, worse = (PATCH_WAYS.index("local"), *map(PATCH_MEASURES.index, ("better", "worse")))
+    together[local] = 0.1
+    together[local, better], together[local, worse] = 10 + seed + np.arange(len(counts)), seed
+    together[PATCH_WAYS.index("retraining"), :, -1] = 0.3
+    return {"counts": np.array(counts), "together": together}
+
+
+def test_a_plane_has_the_others_made_right_and_wrong_over_seeds_for_each_way_but_the_unpatched():
+    runs = [compared(seed) for seed in range(3)] + [compared(0, "digits", prototypes=5)]
+    runs += [stored_run(dataset="mnist")]
+    selection = Selection(None, runs)  # type: ignore[arg-type]
+    (title, points), (other, _) = collect_planes(selection)
+    assert (title, other) == ("mnist\nidw, p=2, 20 prototypes", "digits\nidw, p=2, 5 prototypes")
+    assert [point.way for point in points] == ["local", "fine_tuning"]
+    assert (points[0].benefit.mean, points[0].harm.mean, points[0].harm.std) == (4, 1, 1)
+    (_, together), _ = collect_planes(selection, "_together")
+    assert (together[0].benefit.mean, together[0].harm.mean) == (40, 10)
+    assert selection.left_out[0] == "not drawn: 1 run that compares nothing"
+
+
+@pytest.mark.parametrize("name", ["repairs", "repairs_together"])
+def test_points_have_bars_that_end_at_0_and_words_do_not_overlap(name):
+    figure = draw(name, [compared(seed) for seed in range(3)] + [compared(0, "digits"), compared(1, "digits")]).figure
+    one, two = figure.axes
+    local = next(each for each in one.containers if isinstance(each, ErrorbarContainer))
+    factor = 10 if name.endswith("together") else 1
+    assert (local.lines[0].get_xdata(), local.lines[0].get_ydata()) == ([factor], [4 * factor])
+    (bar,) = local.lines[2][0].get_segments()
+    np.testing.assert_allclose(bar[:, 0], [0, 2 * factor])
+    assert two.get_xlim() == one.get_xlim() and two.get_ylim() == one.get_ylim()
+    assert {"local", "fine-tuning", "others made wrong", "others made right"} <= set(words(figure))
+    assert "unpatched" not in words(figure)
+    assert any("over 2 to 3 seeds" in text for text in words(figure))
+    assert_no_words_overlap(figure)
+
+
+def test_lines_show_effects_by_the_numbers_that_all_seeds_have():
+    runs = [compared(seed) for seed in range(2)]
+    arrays = {runs[0].run_key: arrays_of(0), runs[1].run_key: arrays_of(1, (1, 5, 13))}
+    figure = draw("repairs_by_number", runs, arrays=arrays).figure
+    first = figure.axes[0]
+    (line,) = (each for each in first.lines if each.get_label() == "local")
+    np.testing.assert_allclose(line.get_xdata(), [1, 5])
+    np.testing.assert_allclose(line.get_ydata(), [10, 11])
+    assert first.get_yscale() == "symlog" and figure.axes[1].get_yscale() == "linear"
+    assert_no_words_overlap(figure)
+
+
+@pytest.mark.parametrize("name", ["repairs", "repairs_together", "repairs_by_number"])
+def test_runs_without_a_comparison_are_refused(name):
+    runs = [stored_run(dataset="mnist"), compared(0, compare=False)]
+    with pytest.raises(ConfigError, match="no complete run of kind 'patch_study' with compare: true"):
+        draw(name, runs)
+
+
+def test_a_report_of_comparisons_has_two_tables_of_ways_for_each_model():
+    runs = [compared(seed) for seed in range(3)]
+    alone, together = report_tables(runs)
+    assert alone.title == f"mnist · {runs[0].config.model.label} · 40 wrong inputs one at a time"
+    assert together.title.endswith("40 wrong inputs in one network")
+    cells = {column.name: [cell.text for cell in column.cells] for column in alone.columns}
+    assert cells["way"] == ["unpatched", "local", "fine-tuning"]
+    assert cells["success"] == ["60.0 ± 10.0"] * 3 and cells["worse"] == ["1 ± 1"] * 3
+    assert cells["relative_radius"] == ["–", "0.8 ± 0", "–"]
+    assert [cell.text for cell in together.columns[6].cells] == ["40 ± 10"] * 3
+    record = json.loads(render([alone, together], "json"))
+    flat = json.dumps(record)
+    assert '"better_mean": 4.0' in flat and '"mended": "in one network"' in flat
+
+
+def test_a_metric_of_a_comparison_has_the_table_of_any_metric():
+    (table,) = report_tables([compared(seed) for seed in range(2)], "better")
+    assert {"local", "fine_tuning", "unpatched"} <= {column.name for column in table.columns}
