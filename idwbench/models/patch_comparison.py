@@ -46,7 +46,7 @@ _NOT_TOGETHER = ("local_s8", "local_s2")
 _COUNTS = (1, 5, 20, 100)
 _NOISE_COPIES, _NEIGHBOURS = 20, 10
 # A patch of this steepness and additional log weight has the whole weight within its radius, and none outside.
-_HARD, _HEAVY = 1e6, 1e3
+_HARD, _HEAVY = 1e12, 1e3
 # Of fine-tuning: Adam with its usual rate. Smaller steps harm less, and correct fewer inputs together.
 _STEPS, _RATE, _TUNED_ALONE = 1000, 1e-3, 20
 
