@@ -44,7 +44,7 @@ _HEADERS = {
 # The suffix of measures of all inputs in one network, see `idwbench.models.patch_comparison`.
 TOGETHER = "_together"
 _NOTES = (
-    "Mean ± sample standard deviation over seeds of means over wrong test inputs; more by --metric NAME.",
+    "Mean ± sample standard deviation over seeds of means over wrong test inputs.",
     "probability: of the right label. noise, shift: copies that get it, with noise and moved by a pixel. neighbours: "
     "right answers among the ten nearest test inputs of the class. better, worse: other test predictions that become "
     "right and wrong. calibration: expected error. logit: largest change at other test inputs. r / nearest: radius by "

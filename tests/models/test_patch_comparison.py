@@ -159,7 +159,7 @@ def test_radii_are_the_largest_for_which_no_right_prediction_of_the_training_dat
 
             assert not harmed((1 - 1e-9) * radii[case])
             n_limited += harmed((1 + 1e-6) * radii[case])
-    assert n_limited > 60, "the others reach the cap"
+    assert n_limited >= 50, "the others reach the cap"
     relative = (arrays["radii"] / arrays["nearest"]).mean(1)
     names = ("local", "local_s8", "local_s2")
     assert [metrics[name, "relative_radius"] for name in names] == pytest.approx(relative.tolist())
