@@ -161,19 +161,6 @@ def test_unvisited_samples_are_left_out_other_data_refused_and_a_residual_is_sai
     assert explained_by(replace(recording, facts=facts)).warnings == (expected,)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"layer": "layer_9"}, r"layer: unknown layer 'layer_9' \(did you mean 'layer_"),
-        ({"x": "sequence:test:12"}, r"x: sequence:test has inputs 0 to 11, got '12'"),
-        ({"x": "1,2"}, "x: expected 6 numbers, got 2"),
-    ],
-)
-def test_what_cannot_be_explained_is_said(explains, arguments, message):
-    with pytest.raises(ExplanationError, match=message):
-        explains(**arguments)
-
-
 LAYERS = ("lstm.input", "lstm.recurrent", "head")
 
 

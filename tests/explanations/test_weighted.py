@@ -195,6 +195,8 @@ def test_a_stored_run_and_its_model_file_are_explained_alike_and_others_are_not_
     assert torch.is_grad_enabled()
     with pytest.raises(ExplanationError, match=r"unknown layer 'head' \(expected one of: prototypes\)"):
         explain(saved, "11,12,13", layer="head")
+    with pytest.raises(ExplanationError, match="x: expected 3 numbers, got 2"):
+        explain(saved, "1,2")
     with pytest.raises(ResultsError, match="no run has a key that begins with 'abc'"):
         explain("abc", "0,1", results)
     with pytest.raises(ExplanationError, match=r"model: 'model.txt' is neither a model file \(.pt, .safetensors\) nor"):
