@@ -175,10 +175,7 @@ def repairs_by_number_figure(selection: Selection) -> Figure:
     )
     panel_rows = []
     for label, names, percent in measures:
-        panels = [
-            Panel(_title(row), [_line(way, studies, names) for way in _BY_NUMBER])
-            for row, studies in zip(models, arrays, strict=True)
-        ]
+        panels = [Panel(_title(row), _lines(studies, names)) for row, studies in zip(models, arrays, strict=True)]
         panel_rows.append(PanelRow("", Axis(label, percent), panels))
     caption = [
         f"Mean ± sample standard deviation over {seeds_label({len(studies) for studies in arrays})}, within the range "
@@ -196,6 +193,12 @@ def repairs_by_number_figure(selection: Selection) -> Figure:
 def _counts(studies: Sequence[dict[str, NDArray[Any]]]) -> list[int]:
     """Return the numbers of inputs that all seeds have."""
     return sorted(set.intersection(*({int(n) for n in study["counts"]} for study in studies)))
+
+
+def _lines(studies: Sequence[dict[str, NDArray[Any]]], names: Sequence[str]) -> list[Line]:
+    """Return the line of each way that has the measures."""
+    lines = [_line(way, studies, names) for way in _BY_NUMBER]
+    return [line for line in lines if np.isfinite(line.values).any()]
 
 
 def _line(way: str, studies: Sequence[dict[str, NDArray[Any]]], names: Sequence[str]) -> Line:

@@ -77,6 +77,7 @@ def test_lines_show_effects_by_the_numbers_that_all_seeds_have():
     (line,) = (each for each in first.lines if each.get_label() == "local")
     np.testing.assert_allclose(line.get_xdata(), [1, 5])
     np.testing.assert_allclose(line.get_ydata(), [10, 11])
+    assert "local" in words(figure) and not {"exact", "retraining"} & set(words(figure)), "these have no numbers there"
     assert first.get_yscale() == "symlog" and figure.axes[1].get_yscale() == "linear"
     assert_no_words_overlap(figure)
 
