@@ -6,13 +6,14 @@ from concurrent.futures import wait
 from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from blob_data import make_dataset
 from distributed import KilledWorker
 from stored_runs import run_result
-from sweep_specs import sweep_file
+from sweep_specs import received, sweep_file
 
 from idwbench.errors import ClusterError, IdwbenchError, ResultsError
 from idwbench.models.neighbours import PrototypeQuality
@@ -109,20 +110,6 @@ def killed():
     return KilledWorker("key", SimpleNamespace(address=ADDRESS), 1)
 
 
-class Log(Observer):
-    def __init__(self):
-        self.failures, self.notes, self.taken_seeds = [], [], ()
-
-    def failed(self, config, error):
-        self.failures.append((config.seed, type(error).__name__, str(error)))
-
-    def note(self, text):
-        self.notes.append(text)
-
-    def taken(self, configs):
-        self.taken_seeds += tuple(config.seed for config in configs)
-
-
 @pytest.fixture(params=["threads", "cluster"])
 def client(request):
     """The client of a cluster, or None for threads of this process."""
@@ -136,7 +123,7 @@ def store(tmp_path):
 
 @pytest.fixture
 def log():
-    return Log()
+    return Mock(spec=Observer)
 
 
 def train(store, configs, engine, log, client=None, **settings):
@@ -152,6 +139,11 @@ def train(store, configs, engine, log, client=None, **settings):
         patched.setattr(cluster_worker, "_prepared", lambda task, data: setup)
         own.train(configs, DATASET)
     return own.outcome
+
+
+def failures(log):
+    calls = (call.args for call in log.failed.call_args_list)
+    return [(config.seed, type(error).__name__, str(error)) for config, error in calls]
 
 
 def states(store):
@@ -176,7 +168,7 @@ def test_every_run_is_trained_and_stored_once(store, log, client):
 def test_a_run_that_fails_does_not_affect_the_others_of_its_stack(store, log, client):
     outcome = train(store, seeds(8), FakeEngine(bad_seeds={2}), log, client)
     assert (outcome["complete"], outcome["failed"]) == (7, 1)
-    assert log.failures == [(2, "RuntimeError", "bad seed")]
+    assert failures(log) == [(2, "RuntimeError", "bad seed")]
     (failed,) = store.find_runs(states=["failed"])
     assert failed.seed == 2
     assert failed.error.startswith("Traceback") and failed.error.endswith("RuntimeError: bad seed\n")
@@ -188,7 +180,7 @@ def test_runs_that_another_process_took_are_left_to_it(store, log, client, tmp_p
     outcome = train(store, configs, engine, log, client)
     assert outcome == {"complete": 1}
     assert engine.stacks == [[3]]
-    assert log.taken_seeds == (0, 1, 2)
+    assert [config.seed for configs in received(log.taken) for config in configs] == [0, 1, 2]
 
 
 def test_after_a_number_of_failures_no_run_is_started_and_the_rest_is_released(store, log, client):
@@ -200,10 +192,7 @@ def test_after_a_number_of_failures_no_run_is_started_and_the_rest_is_released(s
 
 
 def test_a_database_that_cannot_be_written_ends_the_sweep_and_frees_its_runs(store, log, client, monkeypatch):
-    def full(*arguments):
-        raise ResultsError("disk full")
-
-    monkeypatch.setattr(store, "finish", full)
+    monkeypatch.setattr(store, "finish", Mock(side_effect=ResultsError("disk full")))
     with pytest.raises(ResultsError, match="disk full"):
         train(store, seeds(8), FakeEngine(), log, client)
     assert set(states(store).values()) == {"planned"}
@@ -221,11 +210,8 @@ def test_a_full_disk_ends_the_sweep_instead_of_failing_run_after_run(store, log,
     assert set(states(store).values()) == {"planned"}
 
 
-def test_an_interruption_releases_what_has_not_ended(store, log, client, monkeypatch):
-    def interrupt(results):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(log, "finished", interrupt)
+def test_an_interruption_releases_what_has_not_ended(store, log, client):
+    log.finished.side_effect = KeyboardInterrupt
     with pytest.raises(KeyboardInterrupt):
         train(store, [run(seed, prototypes=n) for n in range(1, 9) for seed in (0, 1)], FakeEngine(), log, client)
     assert {run.state for run in store.find_runs()} == {"complete", "planned"}
@@ -272,7 +258,7 @@ def test_an_interruption_starts_no_other_run_and_releases_what_fails_at_the_end(
         train(store, seeds(9), engine, log)
     assert len(engine.stacks) == 1
     assert set(states(store).values()) == {"planned"}
-    assert log.failures == []
+    assert failures(log) == []
 
 
 # Clusters.
@@ -296,7 +282,7 @@ def test_a_run_that_ends_its_workers_fails_and_the_others_of_its_task_are_traine
     client = FakeClient(lambda task: killed() if 3 in sent_seeds(task) else trained(task))
     outcome = train(store, seeds(8), FakeEngine(), log, client)
     assert (outcome["complete"], outcome["failed"]) == (7, 1)
-    ((seed, name, reason),) = log.failures
+    ((seed, name, reason),) = failures(log)
     assert (seed, name) == (3, "TrainingError")
     assert reason.startswith(f"2 workers ended while they trained this run, the last was {ADDRESS}")
     assert "2 workers ended" in store.find_runs(states=["failed"])[0].error
@@ -313,7 +299,7 @@ def test_runs_that_are_lost_beside_others_are_trained_again_each_when_nothing_el
         return trained(task)
 
     outcome = train(store, seeds(6), FakeEngine(stack=1), log, FakeClient(lose_once))
-    assert (outcome, log.failures, stored) == ({"complete": 6}, [], [*range(6)])
+    assert (outcome, failures(log), stored) == ({"complete": 6}, [], [*range(6)])
 
 
 @pytest.mark.parametrize(
@@ -343,7 +329,7 @@ def test_the_number_of_tasks_on_the_cluster_is_bounded_and_one_without_workers_i
     assert train(store, configs, FakeEngine(), log, FakeClient(count))["complete"] == 24
     assert max(open_tasks) <= 2 * 2 * 2  # workers, tasks for each, runs of a stack
     assert train(store, [run(9)], FakeEngine(), log, FakeClient(trained, workers=0))["complete"] == 1
-    assert log.notes == ["tcp://10.0.0.1:8786 has no worker: waiting for one"]
+    assert received(log.note) == ["tcp://10.0.0.1:8786 has no worker: waiting for one"]
 
 
 def test_workers_without_a_package_or_with_another_version_are_found_before_anything_is_leased(store, log):
@@ -385,6 +371,6 @@ def test_runs_that_need_the_database_or_its_disk_are_trained_by_the_driver(log, 
     kinds = sorted((config.model.kind, getattr(config.model, "record", None)) for config in sent)
     # A network of the grid, one that only a study needs, and the perceptron that is not recorded.
     assert kinds == [("mlp", False), ("prototypes", None), ("prototypes", None)]
-    assert "3 of the runs read or write beside the database: this process trains them" in log.notes
+    assert "3 of the runs read or write beside the database: this process trains them" in received(log.note)
     assert len(list((tmp_path / "dask.db.recordings").iterdir())) == 1
     assert not (tmp_path / "dask.db.checkpoints").exists()

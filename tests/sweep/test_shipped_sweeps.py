@@ -25,11 +25,6 @@ RUNS, KEYS_OF_0_1_0, KEYS_OF_THE_PAPER = json.loads((ROOT / "tests/assets/shippe
 PAPER = sorted(file.stem for file in (ROOT / "sweeps/paper").iterdir())
 
 
-def shipped(name):
-    folder = "sweeps/paper" if name in PAPER else "sweeps"
-    return plan(read_sweep(ROOT / folder / f"{name}.yaml"))
-
-
 def test_a_bare_name_is_a_shipped_sweep_even_beside_a_file_of_that_name_and_a_wrong_one_is_one_line(
     tmp_path, monkeypatch
 ):
@@ -75,7 +70,8 @@ def test_a_shipped_sweep_is_short_and_plans_what_it_promises(name, n_runs):
 @pytest.mark.parametrize(("name", "expected"), [*KEYS_OF_0_1_0.items(), *KEYS_OF_THE_PAPER.items()])
 def test_the_runs_of_version_0_1_0_and_those_of_the_paper_have_the_keys_they_had(name, expected):
     """So data, methods, prototypes, protocol and seeds are those of the published results."""
-    keys = sorted(run.run_key for run in shipped(name) if name != "two_moons" or run.model.parameters != PROTOTYPES)
+    runs = plan(read_sweep(shipped_sweeps()[name]))
+    keys = sorted(run.run_key for run in runs if name != "two_moons" or run.model.parameters != PROTOTYPES)
     assert hashlib.sha256("".join(keys).encode()).hexdigest() == expected
 
 
