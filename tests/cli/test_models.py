@@ -1,6 +1,7 @@
 """`idwbench train`, and what is done with models: `import`, `export`, `card` and `explain`."""
 
 import json
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -139,10 +140,8 @@ def test_a_figure_is_written_and_an_existing_one_kept_unless_forced(run, folder)
 
 
 def test_what_is_missing_or_ends_too_early_is_one_line(explained, folder, monkeypatch):
-    def load(*arguments):
-        raise EOFError("No data left in file")
-
     with monkeypatch.context() as patched:
+        load = Mock(side_effect=EOFError("No data left in file"))
         patched.setattr("idwbench.explanations.explain.load_dataset", load)
         assert_one_line(explained(f"{RUN} {X}"), 1, "a file ends before its content does (No data left in file)")
     recording = folder / "models.db.recordings" / RUN

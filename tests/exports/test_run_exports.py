@@ -1,6 +1,7 @@
 """Stored runs as tables, and as folders for TensorBoard and MLflow."""
 
 import warnings
+from unittest.mock import Mock
 
 import pandas
 import pytest
@@ -163,10 +164,8 @@ def tracked(trained, keys, tmp_path_factory):
 def test_what_mlflow_refuses_in_the_middle_is_one_line_and_nothing_is_written(trained, keys, tmp_path, monkeypatch):
     import mlflow
 
-    def refuse(*given, **named):
-        raise mlflow.exceptions.MlflowException("the database is locked")
-
-    monkeypatch.setattr(mlflow.MlflowClient, "log_batch", refuse)
+    locked = mlflow.exceptions.MlflowException("the database is locked")
+    monkeypatch.setattr(mlflow.MlflowClient, "log_batch", Mock(side_effect=locked))
     with pytest.raises(OutputError, match="MLflow cannot write it: the database is locked"):
         export_mlflow(trained, keys, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []

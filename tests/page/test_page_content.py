@@ -6,6 +6,7 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import made_pages
 import numpy as np
@@ -127,10 +128,7 @@ def test_the_nearest_training_images_are_those_of_brute_force_and_keys_are_drawn
     from idwbench.data import loading
     from idwbench.errors import DatasetError
 
-    def missing(*arguments):
-        raise DatasetError("no such folder")
-
-    monkeypatch.setattr(loading, "load_dataset", missing)
+    monkeypatch.setattr(loading, "load_dataset", Mock(side_effect=DatasetError("no such folder")))
     found = part(filled, f"a{made_pages.EVIL}", "prototypes")
     assert all(grid.data is not None and not grid.data["images"] for grid in found.grids)
     assert "Without training images, since digits is not available: no such folder." in found.notes

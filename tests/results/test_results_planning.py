@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from datetime import UTC, datetime, timedelta
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -187,11 +188,8 @@ def test_a_process_is_alive_until_it_ends_and_its_number_does_not_count(monkeypa
     assert not process_is_alive(process.pid, now)
     assert process_is_alive(os.getpid(), now)
     assert not process_is_alive(os.getpid(), now - timedelta(days=1))  # a later process with the same number
-
-    def refuse(process):
-        raise psutil.AccessDenied(process.pid)
-
-    monkeypatch.setattr(psutil.Process, "create_time", refuse)  # the process of another user
+    refusal = Mock(side_effect=psutil.AccessDenied(1))  # for the process of another user
+    monkeypatch.setattr(psutil.Process, "create_time", refusal)
     assert process_is_alive(os.getpid(), now)
 
 

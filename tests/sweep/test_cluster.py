@@ -6,6 +6,7 @@ import socketserver
 import sys
 import threading
 from dataclasses import replace
+from unittest.mock import Mock
 
 import dask
 import distributed
@@ -204,10 +205,7 @@ def test_a_port_where_nothing_listens_another_server_and_missing_certificates_ar
 
 
 def test_processes_that_cannot_start_are_one_line(monkeypatch):
-    def fail(**settings):
-        raise OSError(24, "Too many open files")
-
-    monkeypatch.setattr(distributed, "LocalCluster", fail)
+    monkeypatch.setattr(distributed, "LocalCluster", Mock(side_effect=OSError(24, "Too many open files")))
     assert unreachable("local:3") == "3 processes cannot be started (Too many open files)"
 
 

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -151,11 +152,8 @@ def test_what_was_measured_before_an_interruption_stays_and_a_run_of_other_data_
     monkeypatch.setattr("idwbench.sweep.measurement._AT_ONCE", 5)
     results = Results(unmeasured)
 
-    def interrupt(done):
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        measure_runs(results, results.find_runs(), on_measured=interrupt)
+        measure_runs(results, results.find_runs(), on_measured=Mock(side_effect=KeyboardInterrupt))
     assert len(unmeasured_runs(results.find_runs())) == 7
     with results._database.write() as connection:
         connection.exec_driver_sql(f"UPDATE runs SET data_sha256 = '{'0' * 64}' || data_sha256")

@@ -183,12 +183,9 @@ def test_a_study_trains_its_network_first_and_uses_it_the_next_time(write, db, t
 
 @pytest.mark.slow
 def test_a_failed_network_makes_the_study_fail_with_the_reason(write, db, monkeypatch):
-    def broken(configs, dataset, context):
-        raise RuntimeError("no memory")
-
     path = write(STUDY)
     with monkeypatch.context() as patched:
-        replace_train(patched, "torch", broken)
+        replace_train(patched, "torch", Mock(side_effect=RuntimeError("no memory")))
         assert sweep(path, db).failed == 2
     results = Results(db)
     network = a_study().required.run_key
