@@ -79,6 +79,7 @@ PARSED = {
     ("docs/dual_form.md", ""): "minutes: fifteen perceptrons on MNIST",
     ("docs/hash_table.md", ""): "minutes: 24,970 tables",
     ("docs/language_models.md", ""): "minutes, and a recording of gigabytes",
+    ("docs/repairs.md", ""): "an hour of studies; tests/figures/test_repair_figures.py",
     ("docs/sweeps.md", "idwbench runs watch"): "watches; tests/cli",
 }
 PROGRAMS = {
