@@ -23,6 +23,8 @@ ASSETS = Path(__file__).parents[1] / "assets"
 # [key, data set, settings], by the version that computed the keys first.
 PINNED = [tuple(row) for rows in json.loads((ASSETS / "run_keys.json").read_text()).values() for row in rows]
 REQUIRED = {"path": "x", "of": ["mnist", "fashion_mnist"]}
+PROTOTYPES = {"method": "idw", "prototypes": 2, "parameters": {}}
+NETWORK = {"encoder": "mlp", "width": 8, "depth": 1, "head": "idw", "prototypes": 2, "parameters": {"epsilon": 1e-3}}
 # One valid mapping for each class of settings; a momentum needs sgd.
 BASES = [
     *(
@@ -30,7 +32,7 @@ BASES = [
         for name, dataset in DATASETS.items()
     ),
     (Protocol, {"epochs": 5, "batch_size": 2, "learning_rate": 0.1, "optimizer": "sgd"}),
-    *((model, {"method": "idw", "prototypes": 2, "parameters": {}}) for model in MODELS.values()),
+    *((model, NETWORK if name == "network" else PROTOTYPES) for name, model in MODELS.items()),
 ]
 ADDED = [
     (settings, base, name)
@@ -44,7 +46,7 @@ def other_values(settings, base, name):
     """Return `base` with values of one setting that are valid and not its default."""
     field = settings.model_fields[name]
     changed = []
-    for value in (*get_args(field.annotation), 1, 0.5):
+    for value in (*get_args(field.annotation), 1, 0.5, True):
         try:
             candidate = settings.model_validate({**base, name: value})
         except ValidationError:
