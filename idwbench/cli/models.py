@@ -72,7 +72,7 @@ def _card_facts(card: dict[str, Any]) -> dict[str, Any]:
 def _patch(record: dict[str, Any], classes: list[str]) -> str:
     """Return ``0.0,1.0 -> lower, radius 0.1, certified 0.08, reach 0.2`` of the record of a patch."""
     x = record["x"] if isinstance(record["x"], str) else _numbers(record["x"])
-    wanted = classes[record["label"]] if classes else f"{_numbers(record['target'])} (scaled)"
+    wanted = classes[record["label"]] if classes else _numbers(record["wanted"])
     names = {"radius": "radius", "certified_radius": "certified", "reach": "reach"}
     solved = [f"{text} {record[name]:.4g}" for name, text in names.items() if name in record]
     return ", ".join([f"{x if len(x) <= _LONGEST_INPUT else x[: _LONGEST_INPUT - 3] + '...'} -> {wanted}", *solved])

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
+import numpy as np
 from pydantic import (
     AliasChoices,
     BaseModel,
@@ -20,6 +21,7 @@ from pydantic import (
 
 from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Dataset
+from idwbench.models.patch_records import PatchRecord
 from idwbench.models.saved_model import SavedModel, SplitMetrics, task_metrics
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import RunConfig
@@ -52,8 +54,16 @@ def saved_model_card(model: SavedModel) -> dict[str, Any]:
     card = _card(model.config, model, model.provenance, model.metrics, network.method.formula, len(model.keys))
     return card | {
         "metrics_with_patches": dict(model.patched_metrics) or None,
-        "patches": [record.model_dump(exclude_none=True) for record in model.repairs.records],
+        "patches": [_patch(model, record) for record in model.repairs.records],
     }
+
+
+def _patch(model: SavedModel, record: PatchRecord) -> dict[str, Any]:
+    """Return the record of a patch, of a regression with what is ``wanted`` in the targets' own units."""
+    facts = record.model_dump(exclude_none=True)
+    if record.target is not None:
+        facts["wanted"] = model.target_scaling.invert(np.array(record.target)).tolist()
+    return facts
 
 
 def network_card(run: StoredRun, dataset: Dataset) -> dict[str, Any]:

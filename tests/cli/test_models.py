@@ -1,6 +1,7 @@
 """`idwbench train`, and what is done with models: `import`, `export`, `card` and `explain`."""
 
 import json
+import re
 from unittest.mock import Mock
 
 import numpy as np
@@ -78,6 +79,17 @@ def test_a_card_lists_patches_with_their_labels_radii_and_certificates(run, fold
     lines = dict(line.split("  ", 1) for line in run("card patched.pt").stdout.splitlines())
     assert lines["patches"].strip() == "1"
     assert lines["patch 1"].strip() == f"0.0,1.0 -> lower, radius 0.25, certified {certified}, reach {reach}"
+
+
+def test_the_report_and_the_card_of_a_regression_have_the_target_in_its_own_units(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run("train --dataset diabetes --prototypes 4 --epochs 2 -o model.pt").exit_code == 0
+    printed = run("patch model.pt --x diabetes:test:1 --target 200 -o patched.pt").stdout.splitlines()
+    assert re.fullmatch(r"output [\d.]+ -> 200", printed[0])
+    assert re.fullmatch(r"train: of 354 others \d+ better, 0 worse; rmse [\d.]+ -> [\d.]+", printed[3])
+    lines = dict(line.split("  ", 1) for line in run("card patched.pt").stdout.splitlines())
+    assert lines["patch 1"].strip().startswith("diabetes:test:1 -> 200, radius ")
+    assert float(lines["test, patched"].split()[-1]) == pytest.approx(float(printed[4].split()[-1]), rel=1e-3)
 
 
 RUN = recorded_config().run_key

@@ -123,6 +123,10 @@ def test_the_head_of_a_regression_gives_a_target_in_its_own_units():
     one = network.patch(dataset.test.inputs[0], target=[3.5, 6.0], dataset=dataset)
     outputs = dataset.target_scaling.invert(one.outputs(dataset.test.inputs[:1]))
     np.testing.assert_allclose(outputs, [[3.5, 6.0]], rtol=1e-6)
+    effect, train = one.effects()["train"], dataset.target_scaling.invert(dataset.train.targets)
+    errors = dataset.target_scaling.invert(one.outputs(dataset.train.inputs)) - train
+    np.testing.assert_allclose(effect.after["rmse"], np.sqrt(np.mean(errors**2)), rtol=1e-6)
+    assert effect.worse == 0
 
 
 def test_inputs_with_the_same_features_cannot_get_different_labels():
