@@ -1,23 +1,15 @@
 """Models of given arrays, as a run that found them would store them."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import torch
 
 from idwbench.attention.scores import get_method
-from idwbench.data.dataset import Dataset
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.saved_model import SavedModel, task_metrics
 from idwbench.results.provenance import package_versions
-from idwbench.runs.config import RunConfig
-from idwbench.runs.metrics import Metrics
 
 
-def saved_array_model(
-    config: RunConfig, dataset: Dataset, arrays: Mapping[str, Any], metrics: Metrics | None = None
-) -> SavedModel:
+def saved_array_model(config, dataset, arrays, metrics=None):
     """Return the model of a run with the keys and values in `arrays`, trained by the engine ``torch`` on a CPU."""
     keys, values = (torch.from_numpy(np.asarray(arrays[name])) for name in ("keys", "values"))
     return SavedModel(

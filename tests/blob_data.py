@@ -1,7 +1,5 @@
 """Data sets whose corners are the ones that break distance methods."""
 
-from typing import Any
-
 import numpy as np
 
 from idwbench.data.dataset import Dataset, Scaling, Split
@@ -9,19 +7,19 @@ from idwbench.runs.datasets import parse_dataset
 
 
 def make_dataset(
-    n_train: int = 23,
-    n_features: int = 3,
-    n_classes: int = 3,
+    n_train=23,
+    n_features=3,
+    n_classes=3,
     *,
-    seed: int = 0,
-    constant_feature: bool = True,
-    validation: bool = False,
-) -> Dataset:
+    seed=0,
+    constant_feature=True,
+    validation=False,
+):
     """Return blobs with a constant feature and a training size that no batch size divides."""
     generator = np.random.default_rng(seed)
     centres = generator.normal(size=(n_classes, n_features)) * 2
 
-    def split(n: int) -> Split:
+    def split(n):
         labels = np.arange(n) % n_classes
         inputs = centres[labels] + 0.3 * generator.normal(size=(n, n_features))
         if constant_feature:
@@ -33,13 +31,13 @@ def make_dataset(
     return _dataset("two_moons", **splits, validation=split(7) if validation else None, class_names=names)
 
 
-def make_regression(n_train: int = 23, n_features: int = 3, n_targets: int = 2, *, seed: int = 0) -> Dataset:
+def make_regression(n_train=23, n_features=3, n_targets=2, *, seed=0):
     """Return a smooth function of the inputs, its targets scaled."""
     generator = np.random.default_rng(seed)
     slopes = generator.normal(size=(n_features, n_targets))
     scaling = Scaling(np.full(n_targets, 5.0), np.full(n_targets, 3.0))
 
-    def split(n: int) -> Split:
+    def split(n):
         inputs = generator.normal(size=(n, n_features)).astype(np.float32)
         return Split(inputs, np.tanh(inputs @ slopes).astype(np.float32))
 
@@ -47,6 +45,6 @@ def make_regression(n_train: int = 23, n_features: int = 3, n_targets: int = 2, 
     return _dataset("sine", **splits, holdout=None, class_names=(), target_scaling=scaling)
 
 
-def _dataset(name: str, **parts: Any) -> Dataset:
+def _dataset(name, **parts):
     config = parse_dataset(name)
     return Dataset(config=config, scaling=Scaling.identity(), image_shape=None, sha256="0" * 64, **parts)

@@ -1,7 +1,6 @@
 import gc
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,18 +11,17 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS
 sys.path.append(str(Path(__file__).parents[1]))  # the tests of the benchmarks import them
 
 from blob_data import make_dataset
-from postgresql import Server, missing_program, running_server
+from postgresql import missing_program, running_server
 
 from idwbench.attention.scores import METHODS
-from idwbench.data.dataset import Dataset
 
 
-def pytest_configure() -> None:
+def pytest_configure():
     """Imports leave no garbage worth looking for; `pytest_collection_finish` turns the collector on again."""
     gc.disable()
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish():
     """Spare the garbage collector what was imported: it would scan all of it again and again."""
     gc.freeze()
     gc.set_threshold(10_000, 50, 1_000)
@@ -39,12 +37,12 @@ def _no_method_outlives_its_test():
 
 
 @pytest.fixture
-def blobs() -> Dataset:
+def blobs():
     return make_dataset()
 
 
 @pytest.fixture(scope="session")
-def data_dir() -> Path:
+def data_dir():
     folder = os.environ.get("IDWBENCH_DATA")
     if not folder:
         pytest.skip("IDWBENCH_DATA does not name a folder with the MNIST archives")
@@ -52,7 +50,7 @@ def data_dir() -> Path:
 
 
 @pytest.fixture(scope="session")
-def postgresql_server() -> Iterator[Server]:
+def postgresql_server():
     """A server for the tests of this process; CI fails where its programs are missing."""
     if (missing := missing_program()) is not None:
         pytest.skip(f"needs PostgreSQL: the program '{missing}' is not installed")

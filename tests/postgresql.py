@@ -9,7 +9,6 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -27,7 +26,7 @@ _SETTINGS = {
 }
 
 
-def _program(name: str) -> Path | None:
+def _program(name):
     """Return the program on the path, or that of the newest version."""
     folders = [str(path) for folder in _FOLDERS for path in Path("/").glob(folder[1:])]
     folders.sort(key=lambda folder: (len(folder), folder), reverse=True)
@@ -35,7 +34,7 @@ def _program(name: str) -> Path | None:
     return None if found is None else Path(found).resolve()
 
 
-def missing_program() -> str | None:
+def missing_program():
     """Return the name of a program of the server that is not installed, or None."""
     return next((name for name in _PROGRAMS if _program(name) is None), None)
 
@@ -46,15 +45,15 @@ class Server:
 
     folder: Path
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         self._names = (f"test_{number}" for number in count(1))
 
-    def url(self, database: str = "postgres", *, user: str = "idwbench", **query: str) -> str:
+    def url(self, database="postgres", *, user="idwbench", **query):
         """Return the URL of a database."""
         options = "&".join([f"host={self.folder}", *(f"{name}={value}" for name, value in query.items())])
         return f"postgresql://{user}@/{database}?{options}"
 
-    def execute(self, *statements: str, database: str = "postgres") -> list[Any]:
+    def execute(self, *statements, database="postgres"):
         """Run statements, each by itself, and return the rows of the last."""
         import psycopg
 
@@ -65,7 +64,7 @@ class Server:
                 rows = cursor.fetchall() if cursor.description else []
         return rows
 
-    def create(self, template: str = "template0") -> str:
+    def create(self, template="template0"):
         """Create a database and return its name."""
         name = next(self._names)
         self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
@@ -73,7 +72,7 @@ class Server:
 
 
 @contextmanager
-def running_server(**settings: str) -> Iterator[Server]:
+def running_server(**settings):
     """Start a server, with `settings` in addition to those above, and stop it at the end."""
     # Sockets have short paths, and the folders of pytest cannot be entered by another user.
     folder = Path(tempfile.mkdtemp(prefix="idwbench-pg-"))
@@ -97,7 +96,7 @@ def running_server(**settings: str) -> Iterator[Server]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _run(name: str, user: pwd.struct_passwd | None, *words: str | Path) -> None:
+def _run(name, user, *words):
     program = _program(name)
     assert program is not None
     identity: Any = {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}

@@ -1,15 +1,14 @@
 """A stored run of kind mlp with a recording, trained on tiny images of two parts."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from engine_runs import train_run
 
 from idwbench.data.dataset import Dataset, Scaling, Split
 from idwbench.results.store import Results
-from idwbench.runs.config import RunConfig, run_config
-from idwbench.runs.datasets import DatasetConfig, parse_dataset
+from idwbench.runs.config import run_config
+from idwbench.runs.datasets import parse_dataset
 
 OF = ["mnist", "fashion_mnist"]
 SETTINGS = {"width": 5, "depth": 1, "batch_size": 4, "optimizer": "sgd", "schedule": "constant"}
@@ -17,11 +16,11 @@ PROTOCOL = {"epochs": 2, "learning_rate": 0.1, "momentum": 0.9, "gradient_clip":
 SCALING = Scaling(np.zeros(()), np.full((), 255.0))
 
 
-def made_parts() -> Dataset:
+def made_parts():
     """Images of 2 x 3 pixels from 0 to 1 in 3 classes; even rows are of the first part."""
     generator = np.random.default_rng(0)
 
-    def split(n: int) -> Split:
+    def split(n):
         labels, tasks = np.arange(n) % 3, np.arange(n) % 2
         bright = np.eye(6)[(labels + 3 * tasks) % 6]
         pixels = (150 * bright + generator.integers(0, 100, (n, 6))).astype(np.float64)
@@ -39,7 +38,7 @@ def made_parts() -> Dataset:
     )
 
 
-def load_made(config: DatasetConfig, data_dir: Path | None = None) -> Dataset:
+def load_made(config, data_dir=None):
     """Return the data, or for the name of a part its rows without tasks."""
     made = made_parts()
     if config.name == "sequence":
@@ -51,12 +50,12 @@ def load_made(config: DatasetConfig, data_dir: Path | None = None) -> Dataset:
     return replace(made, config=config, **splits)
 
 
-def recorded_config(**settings: object) -> RunConfig:
+def recorded_config(**settings):
     dataset = {"name": "sequence", "of": OF}
     return run_config(dataset, kind="mlp", record=True, **{**SETTINGS, **PROTOCOL, **settings})
 
 
-def store_recorded(db: Path, config: RunConfig | None = None) -> RunConfig:
+def store_recorded(db, config=None):
     """Train a run with a recording, and store both."""
     chosen, results, dataset = config or recorded_config(), Results(db), made_parts()
     result = train_run(chosen, dataset, recording_folder=results.recording_folder)

@@ -1,23 +1,22 @@
 """Runs with chosen results, without training: as an engine returns them, and as the database does."""
 
 import sqlite3
-from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
 from idwbench.results.records import StoredRun
-from idwbench.runs.config import RunConfig, run_config
+from idwbench.runs.config import run_config
 from idwbench.runs.metrics import HEADLINES
 from idwbench.runs.results import RunResult
 
 
-def query(db: Any, text: str, *values: Any) -> list[tuple[Any, ...]]:
+def query(db, text, *values):
     """Execute one statement on an SQLite file, and return its rows."""
     with closing(sqlite3.connect(db, timeout=60)) as connection, connection:
         return connection.execute(text, values).fetchall()
 
 
-def run_result(config: RunConfig, **facts: Any) -> RunResult:
+def run_result(config, **facts):
     """Return the result of a run, by default a complete one without curve and arrays; a diverged one has no metrics."""
     values: dict[str, Any] = {
         "state": "complete",
@@ -38,19 +37,19 @@ def run_result(config: RunConfig, **facts: Any) -> RunResult:
 
 
 def stored_run(
-    test: float | None = 0.9,
+    test=0.9,
     *,
-    config: RunConfig | None = None,
-    dataset: Any = "mnist",
-    seed: int = 0,
-    state: str = "complete",
-    train: float | None = 0.95,
-    holdout: float | None = None,
-    validation: float | None = None,
-    metrics: Mapping[tuple[str, str], float] | None = None,
-    n_parameters: int | None = 15_880,
-    **settings: Any,
-) -> StoredRun:
+    config=None,
+    dataset="mnist",
+    seed=0,
+    state="complete",
+    train=0.95,
+    holdout=None,
+    validation=None,
+    metrics=None,
+    n_parameters=15_880,
+    **settings,
+):
     """Return a run with its headline metric by split, and other metrics; None means that it has no such metric."""
     if config is None:
         counts = {} if settings.get("kind", "prototypes") not in ("prototypes", "baseline") else {"prototypes": 20}

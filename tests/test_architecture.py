@@ -23,12 +23,12 @@ INTERNAL = {"idwbench.cli.app": {"options"}}
 
 
 @functools.cache
-def nodes(path: Path) -> list[ast.AST]:
+def nodes(path):
     """Return all nodes of a file's syntax tree."""
     return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
 
 
-def order(word: str) -> tuple[int, str]:
+def order(word):
     """Constants, classes, functions: as the linter sorts `__all__`."""
     return (0 if word.isupper() else 1 if word[:1].isupper() else 2, word)
 
@@ -113,7 +113,7 @@ def test_no_module_imports_torchvision():
 
 
 @functools.cache
-def words(path: Path) -> set[str]:
+def words(path):
     """Names, attributes and strings of a file's code, without docstrings and comments."""
     docstrings = {id(node.value) for node in nodes(path) if isinstance(node, ast.Expr)}
     texts = []
@@ -126,7 +126,7 @@ def words(path: Path) -> set[str]:
     return set(re.findall(r"\w+", " ".join(texts)))
 
 
-def mentioning(word: str) -> set[str]:
+def mentioning(word):
     return {path.relative_to(PACKAGE).as_posix() for path in FILES if word in {path.stem, *words(path)}}
 
 

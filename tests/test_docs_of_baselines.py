@@ -20,17 +20,17 @@ PUBLISHED = ROOT / "results/published/baselines"
 SWEEPS = ("baselines", "baselines_regression", "baselines_mnist")
 
 
-def rows_of(text: str) -> list[list[str]]:
+def rows_of(text):
     """The cells of all lines of tables but their rules."""
     lines = [line for line in text.splitlines() if line.startswith("|") and not re.match(r"^\|[ -]*-[-:| ]*\|$", line)]
     return [[cell.strip().strip("*") for cell in line.strip("|").split("|")] for line in lines]
 
 
-def published(name: str) -> list[list[str]]:
+def published(name):
     return rows_of((PUBLISHED / f"table_{name}.md").read_text(encoding="utf-8"))
 
 
-def records(name: str) -> pd.DataFrame:
+def records(name):
     return pd.read_csv(PUBLISHED / f"table_{name}.csv")
 
 

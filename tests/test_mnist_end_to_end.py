@@ -4,8 +4,6 @@ import contextlib
 import dataclasses
 import functools
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,24 +12,23 @@ from typer.testing import CliRunner
 
 from idwbench.cli.app import app
 from idwbench.data import loading
-from idwbench.data.dataset import Dataset, Split
+from idwbench.data.dataset import Split
 from idwbench.models.model_file import load_model
 from idwbench.models.patch_files import PatchLine
 from idwbench.models.repair import repair
-from idwbench.models.saved_model import SavedModel
-from idwbench.runs.datasets import DatasetConfig, parse_dataset
+from idwbench.runs.datasets import parse_dataset
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def mnist(data_dir: Path) -> Iterator[Dataset]:
+def mnist(data_dir):
     """The first real images, read once: what loads data sets while this file runs is given the same."""
 
     load = loading.load_dataset
 
     @functools.cache
-    def loaded(config: DatasetConfig) -> Dataset:
+    def loaded(config):
         found = load(config)
         train = Split(found.train.inputs[:12_000], found.train.labels[:12_000])
         test = Split(found.test.inputs[:2_000], found.test.labels[:2_000])
@@ -44,7 +41,7 @@ def mnist(data_dir: Path) -> Iterator[Dataset]:
 
 
 @pytest.fixture(scope="module")
-def folder(mnist: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(mnist, tmp_path_factory):
     """A folder in which an `idw` model was trained on MNIST for one epoch."""
     folder = tmp_path_factory.mktemp("mnist")
     words = "train --dataset mnist --prototypes 20 -o model.pt --epochs 1 --batch-size 16 --learning-rate 0.1"
@@ -55,7 +52,7 @@ def folder(mnist: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def model(folder: Path) -> SavedModel:
+def model(folder):
     return load_model(folder / "model.pt")
 
 

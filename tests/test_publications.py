@@ -16,17 +16,17 @@ SWEEPS = Path(__file__).parents[1] / "sweeps/paper"
 pytestmark = pytest.mark.slow
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 @pytest.fixture
-def empty(tmp_path: Path) -> Results:
+def empty(tmp_path):
     return Results(tmp_path / "empty.db")
 
 
 @pytest.fixture(scope="module")
-def one_seed(tmp_path_factory: pytest.TempPathFactory) -> Results:
+def one_seed(tmp_path_factory):
     """Two networks of two settings of p, and one study of patches, with one seed."""
     db = tmp_path_factory.mktemp("paper") / "one.db"
     for settings in ({"kind": "patch_study"}, {"power": 4.0}, {"method": "inv_dist"}):

@@ -1,14 +1,10 @@
 """Small texts, and language models on them."""
 
-from pathlib import Path
-from typing import Any
-
 import torch
 
-from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.models.text_model import LanguageModel
-from idwbench.runs.config import RunConfig, run_config
+from idwbench.runs.config import run_config
 from idwbench.runs.datasets import TextConfig
 from idwbench.runs.kinds.models import parse_model
 
@@ -17,24 +13,24 @@ SMALL = {"depth": 1, "width": 8, "heads": 2, "context": 8}
 PROTOCOL = {"epochs": 2, "batch_size": 4, "optimizer": "adam"}
 
 
-def text_file(folder: Path, text: str = TEXT * 10) -> Path:
+def text_file(folder, text=TEXT * 10):
     path = folder / "own.txt"
     path.write_text(text, encoding="utf-8")
     return path
 
 
-def text_run(path: Path, seed: int = 0, **settings: Any) -> RunConfig:
+def text_run(path, seed=0, **settings):
     """A tiny language model on a text file, with the checksum of the file."""
     given = {"kind": "transformer_lm", **SMALL, **PROTOCOL, **settings}
     config = run_config({"name": "text", "path": str(path)}, seed=seed, **given)
     return config.model_copy(update={"dataset": text_dataset(path).config})
 
 
-def text_dataset(path: Path, **settings: Any) -> Dataset:
+def text_dataset(path, **settings):
     return load_dataset(TextConfig(path=str(path), **settings))
 
 
-def lstm_run(path: Path, seed=0, tokens="characters", vocabulary_size=0, **settings: Any) -> RunConfig:
+def lstm_run(path, seed=0, tokens="characters", vocabulary_size=0, **settings):
     """A tiny LSTM on a text file, with the checksum of the file."""
     sizes = {"embedding": 4, "width": 6, "context": 8}
     protocol = {"epochs": 2, "batch_size": 4, "optimizer": "sgd", "learning_rate": 0.5, "momentum": 0.9}
@@ -45,7 +41,7 @@ def lstm_run(path: Path, seed=0, tokens="characters", vocabulary_size=0, **setti
     )
 
 
-def random_model(vocabulary_size: int = 7, score: str = "idw", **settings: Any) -> LanguageModel:
+def random_model(vocabulary_size=7, score="idw", **settings):
     """A model with weights large enough that every one of them matters."""
     config = parse_model({"kind": "transformer_lm", **SMALL, "depth": 2, **settings, "method": score})
     model = LanguageModel(config, vocabulary_size)

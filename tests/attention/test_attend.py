@@ -18,7 +18,7 @@ from idwbench.attention.weightings import WEIGHTINGS
 from idwbench.errors import ConfigError
 
 
-def random(*shape: int, seed: int = 0) -> torch.Tensor:
+def random(*shape, seed=0):
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
@@ -54,7 +54,7 @@ def test_numbers_of_a_mask_are_added_to_the_scores():
 def test_dropout_keeps_the_mean_and_follows_its_generator():
     inputs, keys, values = INPUTS[:1].expand(4000, -1, -1), KEYS[0], VALUES[0]
 
-    def output(seed: int) -> torch.Tensor:
+    def output(seed):
         return idwbench.attend(inputs, keys, values, dropout=0.3, generator=torch.Generator().manual_seed(seed))
 
     assert torch.equal(output(0), output(0))
@@ -145,30 +145,30 @@ def test_distances_whose_squares_exceed_float32_give_the_attention_of_float64(me
 SUMS_TO_1 = ["softmax", "argmax", "top_k", "sparsemax", "entmax15"]
 
 
-def rows(*shape: int, scale: float = 1.0, seed: int = 0) -> np.ndarray:
+def rows(*shape, scale=1.0, seed=0):
     return np.random.default_rng(seed).normal(scale=scale, size=shape)
 
 
-def weighted(name: str, scores: torch.Tensor, k: float = 3.0) -> torch.Tensor:
+def weighted(name, scores, k=3.0):
     return apply_weighting(WEIGHTINGS[name], {"k": k} if name == "top_k" else {}, scores)
 
 
-def weights(name: str, scores: np.ndarray | list, k: float = 3.0) -> np.ndarray:
+def weights(name, scores, k=3.0):
     return weighted(name, torch.as_tensor(np.asarray(scores)), k).numpy()
 
 
-def entmax_by_root(scores: np.ndarray, alpha: float) -> np.ndarray:
+def entmax_by_root(scores, alpha):
     """[(α − 1) s − τ]₊^(1/(α − 1)) with a bracketed root for τ (Peters et al. 2019, Eq. 8)."""
     scaled = (alpha - 1) * scores
 
-    def powers(threshold: float) -> np.ndarray:
+    def powers(threshold):
         return np.maximum(scaled - threshold, 0) ** (1 / (alpha - 1))
 
     threshold = brentq(lambda t: powers(t).sum() - 1, scaled.max() - 1, scaled.max(), xtol=1e-15)
     return powers(threshold)
 
 
-def naive(name: str, row: np.ndarray) -> np.ndarray:
+def naive(name, row):
     best = row == row.max()
     kept = row >= np.sort(row)[-3]
     return {
@@ -257,7 +257,7 @@ def test_the_gradient_of_every_score_and_weighting_agrees_with_finite_difference
     arrays = [torch.tensor(rows(*shape, seed=11)).requires_grad_() for shape in [(2, 3), (5, 3), (5, 2)]]
     given = {"k": 3} if weighting == "top_k" else {}
 
-    def attend(*tensors: torch.Tensor) -> torch.Tensor:
+    def attend(*tensors):
         return idwbench.attend(*tensors, score=name, weighting=weighting, **given)
 
     if weighting not in CONSTANT:

@@ -15,7 +15,7 @@ from idwbench.attention import sequences
 E, H, L, S, N = 8, 2, 5, 6, 3
 
 
-def random(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> torch.Tensor:
+def random(*shape, dtype=torch.float64, seed=0):
     return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
 
 
@@ -173,7 +173,7 @@ def test_a_wrong_argument_is_named(arguments, error, message):
         MultiheadAttention(**{"embed_dim": E, "num_heads": H, **arguments})
 
 
-def excluded(*shape: int) -> torch.Tensor:
+def excluded(*shape):
     return torch.zeros(*shape, dtype=torch.bool)
 
 
@@ -215,7 +215,7 @@ def products_of_few_pairs(monkeypatch):
     monkeypatch.setattr(sequences, "FEWEST_PAIRS", 0)
 
 
-def make_layer(score: str = "idw", **arguments) -> SelfAttention:
+def make_layer(score="idw", **arguments):
     torch.manual_seed(0)
     return SelfAttention(E, H, score, batch_first=True, **arguments)
 

@@ -14,7 +14,7 @@ POWERS = [0.5, 1.0, 2.0, 4.0, 16.0, 64.0, 1000.0]
 DISTANCES = [0.0, 1e-6, 1e-3, 0.1, 0.9, 1.0, 1.1, 3.0, 25.0, 1e3]
 
 
-def formula(name: str, inputs: np.ndarray, keys: np.ndarray, **p) -> np.ndarray:
+def formula(name, inputs, keys, **p):
     """The design's formulas, written plainly in float64."""
     d = np.sqrt(((inputs[:, None] - keys[None]) ** 2).sum(-1))
     dots = inputs @ keys.T

@@ -35,16 +35,16 @@ CHUNKED = [setting for setting in SETTINGS if setting[0] in ("gaussian", "inv_di
 CHUNKED += [("neg_dist", {"power": 1.0}), ("additive", {})]
 
 
-def random(*shape: int, seed: int = 0) -> torch.Tensor:
+def random(*shape, seed=0):
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def make_layer(score: str, parameters: dict, **arguments) -> SelfAttention:
+def make_layer(score, parameters, **arguments):
     torch.manual_seed(0)
     return SelfAttention(E, H, score, batch_first=True, dtype=torch.float64, **arguments, **parameters)
 
 
-def oracle(layer: SelfAttention, inputs: torch.Tensor, mask: torch.Tensor, parameters: dict):
+def oracle(layer, inputs, mask, parameters):
     """Output and weights of one sequence, with a boolean mask (L, L), head by head."""
     outputs, weights = [], []
     projected = torch.nn.functional.linear(inputs, layer.in_proj_weight, layer.in_proj_bias)
@@ -91,13 +91,13 @@ def test_the_gradient_is_that_of_finite_differences(score, parameters):
     given = random(1, 3, E, seed=3).requires_grad_(), random(3, 3, seed=4).requires_grad_()
     for need in (True, False):
 
-        def output(inputs: torch.Tensor, mask: torch.Tensor, need: bool = need) -> torch.Tensor:
+        def output(inputs, mask, need=need):
             return layer(inputs, attn_mask=mask, need_weights=need)[0]
 
         assert torch.autograd.gradcheck(output, given, fast_mode=True)
 
 
-def gradients(layer: SelfAttention, inputs: torch.Tensor, **arguments) -> list[torch.Tensor]:
+def gradients(layer, inputs, **arguments):
     inputs = inputs.clone().requires_grad_()
     output, _ = layer(inputs, need_weights=False, **arguments)
     layer.zero_grad()
@@ -123,7 +123,7 @@ def test_dropout_of_a_chunk_is_the_same_in_the_backward_pass(monkeypatch):
     monkeypatch.setattr(sequences, "NUMBERS_AT_A_TIME", 1)
     layer = make_layer("idw", {}, dropout=0.5)
 
-    def output(inputs: torch.Tensor) -> torch.Tensor:
+    def output(inputs):
         torch.manual_seed(1)
         return layer(inputs, need_weights=False)[0]
 
@@ -143,11 +143,11 @@ class LargestTensor(TorchDispatchMode):
         return result
 
 
-def memory_of_a_step(layer: SelfAttention, length: int, **arguments) -> tuple[int, int]:
+def memory_of_a_step(layer, length, **arguments):
     """Numbers of the largest tensor, and of all tensors that are kept for the backward pass."""
     kept: dict[int, int] = {}
 
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
+    def keep(tensor):
         kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes() // tensor.element_size()
         return tensor
 
@@ -243,7 +243,7 @@ DISTANCE_SCORES = [
 ]
 
 
-def sequences_of(kind: str) -> list[torch.Tensor]:
+def sequences_of(kind):
     queries, keys, values = (random(2, 3, n, 4, seed=seed) for seed, n in enumerate((9, S, S)))
     if kind == "equal":
         queries[:, :, :S] = keys
@@ -258,7 +258,7 @@ def sequences_of(kind: str) -> list[torch.Tensor]:
     return [queries.float(), keys.float(), values.float()]
 
 
-def masks_of_sequences() -> list[Masks]:
+def masks_of_sequences():
     padding = torch.zeros(2, 1, 1, S)
     padding[1, ..., 4:] = -math.inf
     per_head = random(2, 3, 9, S, seed=5)
@@ -267,7 +267,7 @@ def masks_of_sequences() -> list[Masks]:
     return [Masks(), Masks(padding=padding, causal=True), Masks(per_head), Masks(per_head[1:, 1:2])]
 
 
-def step(attention: SequenceAttention, tensors: list[torch.Tensor], given: Masks, dtype: torch.dtype):
+def step(attention, tensors, given, dtype):
     parts = [part.to(dtype).clone().requires_grad_() for part in tensors]
     attention_mask, padding = (None if mask is None else mask.to(dtype) for mask in given[:2])
     output = attention.without_weights(*parts, Masks(attention_mask, padding, given.causal))

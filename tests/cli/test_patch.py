@@ -1,7 +1,5 @@
 """`idwbench patch`: inputs get their labels, and the effect on others is counted."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

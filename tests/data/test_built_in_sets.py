@@ -13,7 +13,7 @@ from sklearn import datasets
 from sklearn.metrics import r2_score, root_mean_squared_error
 from sklearn.preprocessing import StandardScaler
 
-from idwbench.data.dataset import Dataset, Split
+from idwbench.data.dataset import Split
 from idwbench.data.loading import LOADERS, load_dataset
 from idwbench.data.synthetic import draw_queries, draw_table, draw_two_moons
 from idwbench.errors import ConfigError, DatasetError
@@ -38,18 +38,18 @@ SIZES = {name: ("train_size", "test_size", "holdout_size") for name in (*SAMPLES
 SIZES["two_moons"] = ("train_per_class", "test_per_class", "holdout_per_class")
 
 
-def load(name: str, **settings: object) -> Dataset:
+def load(name, **settings):
     return load_dataset(parse_dataset({"name": name, **settings}))
 
 
-def in_own_units(data: Dataset, name: str) -> tuple[np.ndarray, np.ndarray]:
+def in_own_units(data, name):
     """Return inputs, and labels or targets, of a split."""
     split = data.splits[name]
     targets = data.target_scaling.invert(split.targets)[:, 0] if data.task == "regression" else split.labels
     return data.scaling.invert(split.inputs), targets
 
 
-def all_rows(data: Dataset) -> list[np.ndarray]:
+def all_rows(data):
     return [np.concatenate(part) for part in zip(*(in_own_units(data, split) for split in data.splits), strict=True)]
 
 

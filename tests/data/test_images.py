@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from idwbench.data import images
-from idwbench.data.dataset import Dataset, Scaling, array_sha256
+from idwbench.data.dataset import Scaling, array_sha256
 from idwbench.data.folder import download
 from idwbench.data.images import ARCHIVES, FILES, UNIT_SCALING
 from idwbench.data.loading import LOADERS, load_dataset
@@ -113,7 +113,7 @@ def test_the_real_archives_give_the_real_images_and_those_that_version_0_1_read(
 # Two data sets of images as one
 
 
-def raw(seed: int, n_train: int, n_test: int) -> RawData:
+def raw(seed, n_train, n_test):
     """Return made-up images of 2 x 3 pixels, of four classes."""
     random = np.random.default_rng(seed)
     train, test = (
@@ -124,7 +124,7 @@ def raw(seed: int, n_train: int, n_test: int) -> RawData:
 
 
 @pytest.fixture
-def parts(monkeypatch) -> dict[str, RawData]:
+def parts(monkeypatch):
     made = {"mnist": raw(0, 20, 8), "fashion_mnist": raw(1, 28, 12)}
     monkeypatch.setattr(images, "load_images", lambda config, folder: made[config.name])
     for name in made:
@@ -132,7 +132,7 @@ def parts(monkeypatch) -> dict[str, RawData]:
     return made
 
 
-def load(**settings) -> Dataset:
+def load(**settings):
     return load_dataset(parse_dataset({"name": "joint", "of": OF, **settings}))
 
 
@@ -188,7 +188,7 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 class _Mirrors(BaseHTTPRequestHandler):
     """Each folder is a mirror of its own."""
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         mirror = self.path.split("/")[1]
         content = {"good": CONTENT, "altered": b"altered" + CONTENT[7:], "cut": CONTENT[:1000]}.get(mirror, b"")
         self.send_response({"missing": 404, "moved": 301}.get(mirror, 200))
@@ -197,7 +197,7 @@ class _Mirrors(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    def log_message(self, *arguments: object) -> None:
+    def log_message(self, *arguments):
         pass
 
 

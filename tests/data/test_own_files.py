@@ -21,7 +21,7 @@ PRICES = "area,price\n" + "".join(f"{i},{3 * i + 0.5}\n" for i in range(20))
 
 @pytest.fixture
 def load(tmp_path):
-    def load(text: str | bytes, label: str = "kind", **settings: object):
+    def load(text, label="kind", **settings):
         path = tmp_path / "own.csv"
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return load_dataset(CsvConfig(path=str(path), label=label, **settings))

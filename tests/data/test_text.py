@@ -1,13 +1,11 @@
 """Texts: characters and words, vocabularies, and three contiguous parts."""
 
 import hashlib
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from idwbench.data import text as texts
-from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.data.text import CHARACTERS, SPACED_WORDS, UNKNOWN, WORDS, build_vocabulary
 from idwbench.errors import DatasetError
@@ -29,13 +27,13 @@ def load(tmp_path):
     return load
 
 
-def tokens(data: Dataset, split: str) -> list[str]:
+def tokens(data, split):
     """Return the token before a part, and its tokens."""
     part = data.splits[split]
     return [data.class_names[code] for code in np.append(part.inputs[:1, 0].astype(int), part.labels)]
 
 
-def assert_parts(data: Dataset, **parts: str | list[str]) -> None:
+def assert_parts(data, **parts):
     assert {split: tokens(data, split) for split in data.splits} == {name: [*part] for name, part in parts.items()}
     for split in data.splits.values():  # each token is predicted from the one before
         assert split.inputs[1:, 0].astype(int).tolist() == split.labels[:-1].tolist()
@@ -138,7 +136,7 @@ def test_a_missing_text_of_the_data_folder_is_refused(name, file, tmp_path):
 def write(tmp_path, monkeypatch):
     """Return a function that writes files into a data folder, with their checksums in place of the official."""
 
-    def write(name: str, *contents: str) -> Path:
+    def write(name, *contents):
         files = dict(zip(getattr(texts, name), contents, strict=True))
         for file, content in files.items():
             (tmp_path / file).parent.mkdir(exist_ok=True)

@@ -2,20 +2,16 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
 from idwbench.dual.recorder import Recorder
 from idwbench.dual.recording import Recording, RecordingFacts
 from idwbench.runs.protocol import Protocol
-from idwbench.training.checkpoints import CheckpointFile
-from idwbench.training.engine import Fitted
 from idwbench.training.module_training import ModuleTraining, shuffled_batches
 
 N_TRAIN = 27
@@ -44,7 +40,7 @@ class RecordedTraining:
     twice: bool = False  # each batch passes the module twice
     loss_scale: float = 1.0
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         generator, (n_inputs, first, second, n_outputs) = np.random.default_rng(3), self.sizes
         numbers = "float64" if self.dtype == torch.float64 else "float32"
         self.inputs = generator.uniform(0, 1, (self.n_train, n_inputs)).astype(numbers)
@@ -65,7 +61,7 @@ class RecordedTraining:
         )
         self.taken = 0
 
-    def losses(self, rows: NDArray[np.int64]) -> torch.Tensor:
+    def losses(self, rows):
         if self.taken == self.stop_after:
             raise Interrupted
         self.taken += 1
@@ -74,20 +70,20 @@ class RecordedTraining:
             outputs = outputs + self.module(torch.from_numpy(0.5 * self.inputs[rows]))
         return self.loss_scale * functional.cross_entropy(outputs, self.labels[rows], reduction="none")
 
-    def slot_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def slot_rows(self, rows):
         return np.concatenate([rows, rows]) if self.twice else rows
 
-    def train(self, checkpoint: CheckpointFile | None = None) -> Fitted:
+    def train(self, checkpoint=None):
         batches, generator = shuffled_batches(self.n_train, self.protocol.batch_size), np.random.default_rng(5)
         options = {"checkpoint": checkpoint, "checkpoint_seconds": 0, "recorder": self.recorder, "rows": self.slot_rows}
         return ModuleTraining(self.module, self.protocol, self.losses, batches, generator, **options).train()
 
-    def interrupt(self, checkpoint: CheckpointFile | None = None) -> Self:
+    def interrupt(self, checkpoint=None):
         with pytest.raises(Interrupted):
             self.train(checkpoint)
         return self
 
-    def run(self, checkpoint: CheckpointFile | None = None) -> Recording:
+    def run(self, checkpoint=None):
         """Train to the end, and open the recording."""
         self.train(checkpoint)
         self.recorder.finish()

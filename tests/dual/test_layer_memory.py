@@ -1,7 +1,6 @@
 """A layer is attention over its training: sums over all slots in float64, and the answers of the trained layer."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,14 +11,13 @@ from torch import nn
 from idwbench.dual import memory as memory_module
 from idwbench.dual.attribution import layer_queries, own_contributions, row_attention, row_contributions
 from idwbench.dual.memory import LayerMemory
-from idwbench.dual.recording import Recording
 from idwbench.runs.protocol import Protocol, learning_rate
 
 SLOTS, FEATURES, OUTPUTS, STEPS = 60, 5, 3, 12
 QUERIES = np.random.default_rng(1).normal(size=(8, FEATURES)).astype(np.float32)
 
 
-def small_memory(*, bias=True, folded=False, dtype="float32", integers=False) -> LayerMemory:
+def small_memory(*, bias=True, folded=False, dtype="float32", integers=False):
     """Return a memory; with integers, many attentions are equal."""
     generator = np.random.default_rng(4)
     keys = generator.integers(0, 3, (SLOTS, FEATURES)) if integers else generator.normal(size=(SLOTS, FEATURES))
@@ -37,7 +35,7 @@ def small_memory(*, bias=True, folded=False, dtype="float32", integers=False) ->
 
 
 @pytest.fixture(params=[2**22, 35, 1])
-def chunks(request, monkeypatch) -> None:
+def chunks(request, monkeypatch):
     """Read the memory in one chunk, in several, and slot by slot."""
     monkeypatch.setattr(memory_module, "_CHUNK_NUMBERS", request.param)
 
@@ -106,7 +104,7 @@ def test_chunks_do_not_grow_with_the_memory_or_the_number_of_queries(monkeypatch
     monkeypatch.setattr(memory_module, "_BLOCK_NUMBERS", 2**12)
     sizes: list[int] = []
 
-    def counted(numbers: np.ndarray) -> np.ndarray:
+    def counted(numbers):
         sizes.append(numbers.size)
         return numbers
 
@@ -198,35 +196,35 @@ ADAM = (
 )
 
 
-def training(settings: dict[str, object], folder: Path, **options: object) -> RecordedTraining:
+def training(settings, folder, **options):
     base = {"epochs": 3, "batch_size": 8, "optimizer": "sgd", "schedule": "constant"}
     rate = 0.01 if "optimizer" in settings else 0.3
     return RecordedTraining(Protocol(**base | {"learning_rate": rate} | settings), folder / "run", **options)
 
 
-def recorded(settings: dict[str, object], folder: Path, **options: object) -> tuple[RecordedTraining, Recording]:
+def recorded(settings, folder, **options):
     trained = training(settings, folder, **options)
     return trained, trained.run()
 
 
-def batches() -> list[np.ndarray]:
+def batches():
     """Return the rows of each step."""
     order = np.random.default_rng(5)
     return [rows for _ in range(3) for rows in np.split(order.permutation(27), [8, 16, 24])]
 
 
-def difference(memory: LayerMemory, layer: nn.Linear) -> float:
+def difference(memory, layer):
     """Return the largest difference of the dual form's answers, relative to the scale of the answers."""
     queries = np.random.default_rng(0).normal(size=(7, memory.features))
     expected = layer.double()(torch.from_numpy(queries)).detach().numpy()
     return float(np.abs(memory.answers(queries) - expected).max() / np.abs(expected).max())
 
 
-def largest_difference(trained: RecordedTraining, recording: Recording) -> float:
+def largest_difference(trained, recording):
     return max(difference(memory, trained.layers[name]) for name, memory in recording.layers.items())
 
 
-def joined(layer: nn.Linear, part=lambda parameter: parameter) -> np.ndarray:
+def joined(layer, part=lambda parameter: parameter):
     """Return [weight, bias], or something of the same shapes."""
     parts = [part(layer.weight)] if layer.bias is None else [part(layer.weight), part(layer.bias)[:, None]]
     return torch.cat(parts, 1).detach().numpy().copy()

@@ -33,12 +33,12 @@ SMALL = {"record_dtype": "float16", "fold": True}
 STEPS = 2 * 3  # of 10, 10 and 7 rows
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def contents(folder):
     return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
 
 
 @pytest.fixture(scope="module")
-def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def expected(tmp_path_factory):
     """The files of a recording by `SGD`."""
     return contents(RecordedTraining(SGD, tmp_path_factory.mktemp("whole") / "run").run().folder)
 
@@ -46,7 +46,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 class AtSecondStep(CheckpointFile):
     """A checkpoint that is written at the second step of an epoch: later steps are recorded again."""
 
-    def save(self, tensors, facts) -> None:
+    def save(self, tensors, facts):
         if facts["step"] == 2:
             super().save(tensors, facts)
 
@@ -70,7 +70,7 @@ def test_a_training_interrupted_in_any_step_has_the_same_bytes(protocol, options
         assert resumed.taken == STEPS - (0, 0, 2, 2, 2, 5)[stop]  # the steps before the checkpoint are not repeated
 
 
-def change(**facts: object) -> Callable[[Path], None]:
+def change(**facts):
     return lambda partial: replace(RecordingFacts.read(partial), **facts).write(partial)
 
 
@@ -132,7 +132,7 @@ def test_zeros_are_written_where_the_system_cannot_reserve_space(expected, tmp_p
     assert contents(RecordedTraining(SGD, tmp_path / "run").run().folder) == expected
 
 
-def resident_bytes(file: Path) -> int:
+def resident_bytes(file):
     """Return the bytes of a mapped file that are in the memory of this process."""
     lines = iter(Path("/proc/self/smaps").read_text().splitlines())
     return sum(1024 * int(next(x for x in lines if x.startswith("Rss:")).split()[1]) for x in lines if str(file) in x)
@@ -182,11 +182,11 @@ LAYERS = ("lstm.input", "lstm.recurrent")
 BIASES = ("bias_ih_l0", "bias_hh_l0")
 
 
-def random(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+def random(*shape, dtype=torch.float32):
     return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(0))
 
 
-def step_of(lstm: nn.LSTM, inputs: torch.Tensor, above: torch.Tensor) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+def step_of(lstm, inputs, above):
     """Return the keys and gradients of the layers in one step, one row for each slot."""
     taken: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
     hook = record_lstm(lambda name, *parts: taken.update({name: tuple(part.flatten(0, 1) for part in parts)}), lstm)
@@ -248,19 +248,19 @@ Damage = Callable[[Path], object]
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def recorded(tmp_path_factory):
     return RecordedTraining(PLAIN, tmp_path_factory.mktemp("recordings") / "run", fold=True).run().folder
 
 
 @pytest.fixture
-def folder(recorded: Path, tmp_path: Path) -> Path:
+def folder(recorded, tmp_path):
     return Path(shutil.copytree(recorded, tmp_path / "run"))
 
 
-def facts(*without: str, **facts: object) -> Damage:
+def facts(*without, **facts):
     """Write other facts, and leave some out; without the checksum of the facts they are believed."""
 
-    def change(folder: Path) -> None:
+    def change(folder):
         path = folder / "recording.json"
         content = {**json.loads(path.read_text()), **facts}
         path.write_text(json.dumps({name: value for name, value in content.items() if name not in without}))
@@ -268,7 +268,7 @@ def facts(*without: str, **facts: object) -> Damage:
     return change
 
 
-def array(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Damage:
+def array(name, change):
     return lambda folder: np.save(folder / name, change(np.load(folder / name)))
 
 
@@ -306,7 +306,7 @@ def test_a_damaged_recording_is_one_line(damage, line, folder):
     assert isinstance(caught.value, ResultsError) and caught.value.exit_code == 1
 
 
-def flip_a_bit(file: Path) -> None:
+def flip_a_bit(file):
     array = np.load(file)
     array.view(np.uint8).reshape(-1)[array.nbytes // 2] ^= 1
     np.save(file, array)
@@ -346,7 +346,7 @@ def test_checksums_tell_parameters_apart_and_those_of_large_files_are_of_blocks(
     monkeypatch.setattr(recording_module, "_BLOCK_BYTES", 10)
     path = tmp_path / "file"
 
-    def seen(size: int) -> list[int]:
+    def seen(size):
         """Return the places whose bytes change the checksum of a file."""
         checksums = []
         for place in range(-1, size):

@@ -313,7 +313,7 @@ def test_kernel_regression_equals_the_function_and_a_weight_is_so_many_copies(ke
     inputs, targets = X[:30], np.stack([X[:30, 0], X[:30, 1] ** 2], axis=1)
     settings = {"power": 2.0 if rule == "scott" else rule} if kernel == "shepard" else {"bandwidth": rule}
 
-    def answers(weights: np.ndarray | None = None, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
+    def answers(weights=None, rows=slice(None)):
         fitted = KernelRegressor(kernel, **settings).fit(inputs[rows], targets[rows], sample_weight=weights)
         return fitted.predict(inputs)
 

@@ -1,8 +1,6 @@
 """Explanations by recordings: attention to training samples and to passages, against sums over all slots."""
 
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,16 +10,16 @@ from scipy.special import softmax
 from texts import TEXT, lstm_run, text_dataset, text_file
 
 from idwbench.data.dataset import Split
-from idwbench.dual.recording import Recording, open_recording
+from idwbench.dual.recording import open_recording
 from idwbench.errors import ConfigError, ExplanationError, IdwbenchError, RecordingError
 from idwbench.explanations.explain import explain, explain_memory
 from idwbench.explanations.memory import Request
-from idwbench.explanations.passages import ExplainedPrompt, PassageLayer, explain_prompt
+from idwbench.explanations.passages import explain_prompt
 from idwbench.explanations.training_data import history_memory
 from idwbench.models.text_model import load_language_model
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
-from idwbench.runs.config import RunConfig, run_config
+from idwbench.runs.config import run_config
 from idwbench.sweep.execution import train
 
 DATA = made_parts()
@@ -29,7 +27,7 @@ X = "sequence:test:4"
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Results, RunConfig, Recording]:
+def recorded(tmp_path_factory):
     """A database with a recorded run on two parts, that run, and its recording."""
     db = tmp_path_factory.mktemp("recorded") / "results.db"
     config, results = store_recorded(db), Results(db, read_only=True)
@@ -37,7 +35,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Results, RunConf
 
 
 @pytest.fixture(autouse=True)
-def _made_data(monkeypatch: pytest.MonkeyPatch) -> None:
+def _made_data(monkeypatch):
     monkeypatch.setattr("idwbench.explanations.explain.load_dataset", load_made)
 
 
@@ -54,17 +52,17 @@ def explained(explains):
 
 
 @pytest.fixture
-def recording(recorded) -> Recording:
+def recording(recorded):
     return recorded[2]
 
 
-def slots_of(recording: Recording, name: str) -> tuple[np.ndarray, np.ndarray]:
+def slots_of(recording, name):
     memory = recording.layers[name]
     every = slice(0, memory.slots)
     return memory.keys(every).astype(np.float64), memory.errors(every).astype(np.float64)
 
 
-def outputs(layers, inputs: np.ndarray) -> np.ndarray:
+def outputs(layers, inputs):
     (first, first_bias), (second, second_bias) = layers
     return np.maximum(inputs @ first.T + first_bias, 0) @ second.T + second_bias
 
@@ -146,7 +144,7 @@ def test_one_layer_is_explained_alone_and_progress_counts_the_slots_of_all(expla
 def test_unvisited_samples_are_left_out_other_data_refused_and_a_residual_is_said(recorded):
     _, config, recording = recorded
 
-    def explained_by(recording: Recording = recording, **changes: object):
+    def explained_by(recording=recording, **changes):
         memory = history_memory(config, recording, replace(DATA, **changes))
         return explain_memory(memory, Request(255 * DATA.test.inputs[0], top=100))
 
@@ -167,36 +165,36 @@ LAYERS = ("lstm.input", "lstm.recurrent", "head")
 class Trained:
     """A recorded run on a text file, and its data."""
 
-    def __init__(self, folder: Path, tokens: str, **settings: Any) -> None:
+    def __init__(self, folder, tokens, **settings):
         self.path = text_file(folder)
         config = lstm_run(self.path, tokens=tokens, record=True, **settings)
         self.run: StoredRun = train(config, folder / "results.db")
         self.results = Results(folder / "results.db")
         self.recording = open_recording(self.results, self.run)
 
-    def explain(self, prompt: str, *arguments: Any, **options: Any) -> ExplainedPrompt:
+    def explain(self, prompt, *arguments, **options):
         return explain_prompt(self.results, self.run.run_key, prompt, *arguments, **options)
 
-    def keys(self, name: str) -> np.ndarray:
+    def keys(self, name):
         return np.load(self.recording.folder / f"{name}.keys.npy").astype(np.float64)
 
 
 @pytest.fixture(scope="module")
-def characters(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+def characters(tmp_path_factory):
     return Trained(tmp_path_factory.mktemp("characters"), "characters")
 
 
 @pytest.fixture(scope="module")
-def words(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+def words(tmp_path_factory):
     return Trained(tmp_path_factory.mktemp("words"), "words", context=4)
 
 
-def of_layer(explained: ExplainedPrompt, name: str) -> PassageLayer:
+def of_layer(explained, name):
     return next(layer for layer in explained.layers if layer.name == name)
 
 
 @torch.no_grad()
-def queries_by_hand(trained: Trained, prompt: str) -> dict[str, np.ndarray]:
+def queries_by_hand(trained, prompt):
     """The inputs of the three layers at the last of several tokens."""
     model = load_language_model(trained.results, trained.run.run_key)
     embedded = model.network.tokens(torch.from_numpy(model.encode(prompt)))

@@ -10,15 +10,13 @@ import torch
 from array_models import saved_array_model
 from blob_data import make_dataset, make_regression
 
-from idwbench.data.dataset import Dataset, Scaling
+from idwbench.data.dataset import Scaling
 from idwbench.errors import ExplanationError, ResultsError, TrainingError
 from idwbench.explanations.explain import explain, explain_memory
-from idwbench.explanations.explanation import Explanation
 from idwbench.explanations.memory import Memory, Request, masked_entries
 from idwbench.explanations.prototypes import head_memory, prototype_memory
 from idwbench.explanations.training_data import kernel_memory
 from idwbench.models.networks import initial_network
-from idwbench.models.saved_model import SavedModel
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
 from idwbench.runs.results import RunResult
@@ -28,7 +26,7 @@ DATA = replace(make_dataset(), scaling=SCALING)
 NUMBERS = replace(make_regression(), scaling=SCALING)
 
 
-def model(dataset: Dataset = DATA, name: object = "two_moons") -> tuple[SavedModel, np.ndarray, np.ndarray]:
+def model(dataset=DATA, name="two_moons"):
     """Return a model, its keys and its values."""
     generator = np.random.default_rng(4)
     config = run_config(name, method="idw", prototypes=6, power=2, epsilon=0.1)
@@ -37,16 +35,16 @@ def model(dataset: Dataset = DATA, name: object = "two_moons") -> tuple[SavedMod
     return saved, keys.astype(np.float64), values.astype(np.float64)
 
 
-def explained(memory: Memory, x: str, dataset: Dataset = DATA, **options) -> Explanation:
+def explained(memory, x, dataset=DATA, **options):
     return explain_memory(memory, Request(x, load=lambda config, data_dir: dataset, **options))
 
 
-def by_kernel(x: str, dataset=DATA, metrics=None, kernel="gaussian", bandwidth=0.5, **options) -> Explanation:
+def by_kernel(x, dataset=DATA, metrics=None, kernel="gaussian", bandwidth=0.5, **options):
     config = run_config(dataset.config, kind="kernel_regression", kernel=kernel, bandwidth=bandwidth)
     return explained(kernel_memory(config, metrics or {}, dataset), x, dataset, **options)
 
 
-def idw_weights(query: np.ndarray, keys: np.ndarray) -> np.ndarray:
+def idw_weights(query, keys):
     inverse = 1 / (0.1 + ((query.astype(np.float64) - keys) ** 2).sum(-1))
     return inverse / inverse.sum(-1, keepdims=True)
 
@@ -210,7 +208,7 @@ LABELS, TASKS = np.array([0, 1, 2, 0, 1, 2]), np.array([0, 0, 0, 1, 1, 1])
 PARTS = {"name": "joint", "of": ["mnist", "fashion_mnist"]}
 
 
-def named_memory(dataset: object = PARTS, names=NAMES, labels=LABELS, tasks=TASKS) -> Memory:
+def named_memory(dataset=PARTS, names=NAMES, labels=LABELS, tasks=TASKS):
     """Entries with classes and tasks, and nothing that answers."""
     data = SimpleNamespace(class_names=names)
     return Memory(run_config(dataset), "training data", data, {}, None, None, None, labels, tasks)

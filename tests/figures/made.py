@@ -1,20 +1,17 @@
 """Stored runs, data sets and checks that the tests of figures share."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pytest
-from matplotlib.figure import Figure
 from matplotlib.text import Text
 from stored_runs import stored_run
 
 from idwbench.data.dataset import Dataset, Scaling, Split
 from idwbench.errors import ResultsError
-from idwbench.figures.stored import Drawing, stored_drawing
-from idwbench.results.records import StoredRun
-from idwbench.runs.config import RunConfig, run_config
+from idwbench.figures.stored import stored_drawing
+from idwbench.runs.config import run_config
 
 SCALING = Scaling(np.asarray(10.0), np.asarray(2.0))
 ARRAYS = {"keys": np.arange(6, dtype=np.float32).reshape(3, 2) / 5, "values": np.eye(2, dtype=np.float32)[[0, 1, 1]]}
@@ -28,27 +25,27 @@ class Store:
     curves: Mapping[str, Any] = field(default_factory=dict)
     default: Any = field(default_factory=lambda: ARRAYS)
 
-    def load_arrays(self, run_key: str) -> Any:
+    def load_arrays(self, run_key):
         if (arrays := self.arrays.get(run_key, self.default)) is None:
             raise ResultsError(f"no run has the key '{run_key}'")
         return arrays
 
-    def load_curves(self, run_keys: Sequence[str]) -> dict[str, Any]:
+    def load_curves(self, run_keys):
         return {key: self.curves.get(key, []) for key in run_keys}
 
 
-def draw(name: str, runs: Sequence[StoredRun], **facts: Any) -> Drawing:
+def draw(name, runs, **facts):
     """Draw a figure; `facts` are those of its `Store`."""
     return stored_drawing(name, Store(**facts), runs)  # type: ignore[arg-type]
 
 
-def made_run(config: RunConfig, test: float = 0.9, state: str = "complete", **metrics: float) -> StoredRun:
+def made_run(config, test=0.9, state="complete", **metrics):
     """A stored run; `metrics` are those of the training data."""
     given = {("train", name): value for name, value in metrics.items()}
     return stored_run(test, config=config, state=state, train=1.0, metrics=given)
 
 
-def made_dataset(features: int = 2, image_shape: Any = None, class_names: Any = ("upper", "lower")) -> Dataset:
+def made_dataset(features=2, image_shape=None, class_names=("upper", "lower")):
     inputs = np.random.default_rng(0).normal(size=(8, features)).astype(np.float32)
     split = Split(inputs, np.arange(8) % 2)
     config = run_config("two_moons").dataset
@@ -56,18 +53,18 @@ def made_dataset(features: int = 2, image_shape: Any = None, class_names: Any = 
     return Dataset(config=config, train=split, test=split, holdout=None, scaling=SCALING, **facts)
 
 
-def use_dataset(monkeypatch: pytest.MonkeyPatch, dataset: Dataset | None = None) -> Dataset:
+def use_dataset(monkeypatch, dataset=None):
     """Let all figures load this data set, by default images of 1 × 2 pixels that are also points in the plane."""
     used = dataset or made_dataset(image_shape=(1, 2))
     monkeypatch.setattr("idwbench.figures.runs.load_dataset", lambda config, data_dir: used)
     return used
 
 
-def words(figure: Figure) -> list[str]:
+def words(figure):
     return [text.get_text() for text in figure.findobj(Text) if text.get_text()]  # type: ignore[attr-defined]
 
 
-def assert_no_words_overlap(figure: Figure) -> None:
+def assert_no_words_overlap(figure):
     """Assert that no visible word leaves the figure or overlaps another."""
     figure.draw_without_rendering()
     renderer = figure._get_renderer()  # type: ignore[attr-defined]

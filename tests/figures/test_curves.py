@@ -15,9 +15,7 @@ from idwbench.figures.formulas import (
     weights_figure,
     weights_p1_figure,
 )
-from idwbench.figures.stored import Drawing
 from idwbench.figures.style import method_colour, save_figure
-from idwbench.results.records import StoredRun
 from idwbench.runs.config import run_config
 from idwbench.runs.results import CurvePoint
 
@@ -83,11 +81,11 @@ def test_the_estimates_are_the_weights_below_times_the_data(tmp_path):
     assert (tmp_path / "a.svg").stat().st_size < 1_000_000  # weights are an image, not a shape each
 
 
-def stored(seeds: tuple[int, ...] = (0, 1), **settings: object) -> list[StoredRun]:
+def stored(seeds=(0, 1), **settings):
     return [made_run(run_config("two_moons", seed=seed, **{"prototypes": 2, **settings})) for seed in seeds]
 
 
-def curves(runs: list[StoredRun], epochs: int = 3) -> Drawing:
+def curves(runs, epochs=3):
     """The curves of runs whose test accuracy is 0.5, and 0.6 for the second seed."""
     points = {
         run.run_key: [
@@ -123,7 +121,7 @@ def test_the_settings_of_a_single_method_have_colours_and_then_dashes():
 
 
 def test_models_of_other_names_than_methods_have_a_colour_each_and_a_column_if_others_have_prototypes():
-    def networks(**settings: object) -> list[StoredRun]:
+    def networks(**settings):
         return [made_run(run_config("two_moons", kind="network", encoder="mlp", **settings))]
 
     figure = curves([run for width in range(4, 16) for run in networks(width=width)]).figure
@@ -145,12 +143,12 @@ def test_several_protocols_have_a_block_each_and_runs_of_a_kind_without_epochs_a
         curves(stored(), epochs=1)
 
 
-def measured(test: float, validation: float | None, data_seed: int, **settings) -> StoredRun:
+def measured(test, validation, data_seed, **settings):
     data = {"name": "digits", "seed": data_seed, "validation": 0.1}
     return stored_run(test, validation=validation, dataset=data, train=None, **settings)
 
 
-def needed(validated: bool = True) -> list[StoredRun]:
+def needed(validated=True):
     """Two rates, of which validation data prefer 0.1 and test data 0.01; two kernels likewise."""
     runs = []
     for seed in range(3):
@@ -166,7 +164,7 @@ def needed(validated: bool = True) -> list[StoredRun]:
     return runs
 
 
-def bars(figure) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def bars(figure):
     """The points with error bars of each line."""
     (axes,) = figure.axes
     return {str(one.get_label()): (one[0].get_xdata(), one[0].get_ydata()) for one in axes.containers}

@@ -38,7 +38,7 @@ EFFECT = MaskEffect(
 )
 
 
-def layer(name: str, n_items: int, size: int = 600, **facts) -> LayerAttention:
+def layer(name, n_items, size=600, **facts):
     generator = np.random.default_rng(0)
     items = tuple(
         MemoryItem(f"mnist:train:{n}", 12345.678 / (n + 1), n % 10, generator.uniform(0, 255, 6), row=n, **facts)
@@ -48,7 +48,7 @@ def layer(name: str, n_items: int, size: int = 600, **facts) -> LayerAttention:
     return LayerAttention(name, size, items, np.linspace(2e4, 3e4, 10), curves)
 
 
-def history(names: tuple[str, ...] = DIGITS, n_items: int = 10, **changes) -> Explanation:
+def history(names=DIGITS, n_items=10, **changes):
     facts = {"visits": 8, "step": 17}
     layers = (layer("layer_0", n_items, **facts), layer("layer_1", n_items, contribution=0.0123, **facts))
     query = Query("sequence:test:17", np.zeros(6, np.float32), np.arange(6.0), label=3)
@@ -57,7 +57,7 @@ def history(names: tuple[str, ...] = DIGITS, n_items: int = 10, **changes) -> Ex
     return replace(made, **changes)
 
 
-def titled(figure, title: str):
+def titled(figure, title):
     return next(axes for axes in figure.axes if axes.get_title(loc="left").startswith(title))
 
 

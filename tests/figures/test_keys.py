@@ -13,23 +13,21 @@ from matplotlib.patches import Rectangle
 from idwbench.errors import ConfigError
 from idwbench.figures.keys import KeysPanel, draw_keys, key_order
 from idwbench.figures.plane import GRID, plane_data, plane_picture
-from idwbench.figures.stored import Drawing
 from idwbench.figures.style import class_colour
 from idwbench.models.networks import initial_network
-from idwbench.results.records import StoredRun
 from idwbench.runs.config import run_config
 
 DIGITS = [str(digit) for digit in range(10)]
 CLOTHES = ["T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"]
 
 
-def panel(prototypes: int = 20, title: str = "idw") -> KeysPanel:
+def panel(prototypes=20, title="idw"):
     generator = np.random.default_rng(0)
     keys = np.arange(prototypes)[:, None] + generator.normal(size=(prototypes, 12)) / 10
     return KeysPanel(title, keys, generator.normal(size=(prototypes, 10)))
 
 
-def texts(axes) -> list[str]:
+def texts(axes):
     return [text.get_text() for text in axes.texts if text.get_text()]
 
 
@@ -140,16 +138,16 @@ ARRAYS = {"keys": KEYS, "values": VALUES}
 
 
 @pytest.fixture(autouse=True)
-def _data(monkeypatch) -> None:
+def _data(monkeypatch):
     use_dataset(monkeypatch, made_dataset())
 
 
-def runs(seeds=(0, 1), **settings: object) -> list[StoredRun]:
+def runs(seeds=(0, 1), **settings):
     settings = {"prototypes": 2, **settings}
     return [made_run(run_config("two_moons", seed=seed, **settings), 0.8 + seed / 10) for seed in seeds]
 
 
-def drawn(name: str, given: list[StoredRun]) -> Drawing:
+def drawn(name, given):
     return draw(name, given, default=ARRAYS)
 
 
@@ -200,11 +198,11 @@ def test_moons_stand_in_a_row_for_each_method_and_a_column_for_each_number_and_t
     assert_no_words_overlap(figure)
 
 
-def grid(epsilons=(0.0, 0.1), powers=(1, 2), **settings) -> list[StoredRun]:
+def grid(epsilons=(0.0, 0.1), powers=(1, 2), **settings):
     return [run for power in powers for epsilon in epsilons for run in runs(power=power, epsilon=epsilon, **settings)]
 
 
-def with_metric(given: list[StoredRun], name: str, value: float, split: str = "train") -> list[StoredRun]:
+def with_metric(given, name, value, split="train"):
     return [replace(run, metrics={**run.metrics, (split, name): value}) for run in given]
 
 

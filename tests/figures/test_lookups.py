@@ -1,7 +1,6 @@
 """Figures of lookups, from runs whose metrics are known."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -10,19 +9,18 @@ from stored_runs import stored_run
 
 from idwbench.errors import ConfigError
 from idwbench.report.lookups import lookup_capacities, lookup_runs
-from idwbench.results.records import StoredRun
 
 ITEMS = (2, 8, 32, 128)
 
 
 def lookups(
-    metrics: Callable[[int, int, int], dict[str, float]],
+    metrics,
     dimensions=(4, 8, 16),
     items=ITEMS,
     seeds=3,
     data=None,
     **settings,
-) -> list[StoredRun]:
+):
     """Runs whose metrics are a function of dimensions, items and seed."""
     settings = {"kind": "hash_table", "similarity": "inner_product", **settings}
     runs = []
@@ -36,13 +34,13 @@ def lookups(
 
 
 def recall_with_capacity(law):
-    def metrics(d: int, n: int, seed: int) -> dict[str, float]:
+    def metrics(d, n, seed):
         return {"recall": min(1.0, 0.99 - 0.1 * math.log(n / (law(d) * 1.1**seed)))}
 
     return metrics
 
 
-def lines_of(figure, panel: int = 0) -> list[np.ndarray]:
+def lines_of(figure, panel=0):
     return [line.get_xydata() for line in figure.axes[panel].get_lines()]
 
 
@@ -107,7 +105,7 @@ def test_capacities_are_drawn_with_their_laws_if_there_are_any():
 
 
 def test_the_entropy_of_softmax_is_drawn_beside_that_of_equal_weights_where_it_was_measured():
-    def measured(d: int, n: int, seed: int) -> dict[str, float]:
+    def measured(d, n, seed):
         return {"recall": 1, "weight_entropy": d / 16 + seed}
 
     runs = lookups(measured, items=(32,), seeds=5) + lookups(measured, items=(32,), weighting="argmax")

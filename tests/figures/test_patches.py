@@ -1,23 +1,18 @@
 """Figures of patch studies: predictions after a patch, and how far it reaches."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 from made import SCALING, Store, assert_no_words_overlap, draw, made_dataset, made_run, use_dataset, words
-from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
 from matplotlib.colors import to_hex
 
 from idwbench.figures.patches import collect_patches, draw_patches
 from idwbench.figures.plane import plane_picture
 from idwbench.figures.runs import Selection
-from idwbench.figures.stored import Drawing
 from idwbench.figures.style import class_colour
-from idwbench.results.records import StoredRun
 from idwbench.runs.config import run_config
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
 
@@ -25,7 +20,7 @@ KEYS = np.array([[-0.6, 0.1], [0.7, -0.2]], np.float32)
 VALUES = np.eye(2, dtype=np.float32)
 
 
-def special(seed: int, prototypes: int = 2, **settings: object) -> StoredRun:
+def special(seed, prototypes=2, **settings):
     """A study of the network with the same settings."""
     run = made_run(run_config("two_moons", prototypes=prototypes, seed=seed, **settings))
     model = PatchStudyConfig(**run.config.model.model_dump(exclude={"kind"}))
@@ -34,7 +29,7 @@ def special(seed: int, prototypes: int = 2, **settings: object) -> StoredRun:
     return replace(run, config=config, run_key=f"study {seed} {prototypes} {settings}", metrics=metrics)
 
 
-def eta_arrays(eta: list[float]) -> dict[str, np.ndarray]:
+def eta_arrays(eta):
     """A point at (−1, 1) in the data's own units, asked for each label."""
     inputs = np.repeat(((np.array([[-1.0, 1.0]]) - SCALING.mean) / SCALING.std).astype(np.float32), 2, axis=0)
     accuracy = np.full((3, 2), 0.25)
@@ -52,12 +47,12 @@ def _data(monkeypatch):
     use_dataset(monkeypatch, made_dataset())
 
 
-def trained_network(run: StoredRun) -> str:
+def trained_network(run):
     return run.config.required.run_key  # type: ignore[union-attr]
 
 
 @pytest.mark.usefixtures("_data")
-def test_a_panel_has_the_patch_and_accuracies_before_and_after_over_the_seeds_that_needed_it() -> None:
+def test_a_panel_has_the_patch_and_accuracies_before_and_after_over_the_seeds_that_needed_it():
     studies = [special(seed) for seed in (2, 0, 1)]
     eta = {0: [np.nan, np.nan], 1: [np.nan, 0.5], 2: [np.nan, 2.0]}
     arrays = {run.run_key: eta_arrays(eta[run.config.seed]) for run in studies}
@@ -90,7 +85,7 @@ def test_a_panel_has_the_patch_and_accuracies_before_and_after_over_the_seeds_th
 
 
 @pytest.mark.usefixtures("_data")
-def test_one_setting_is_drawn_the_others_are_counted_and_a_network_that_is_not_stored_has_no_picture() -> None:
+def test_one_setting_is_drawn_the_others_are_counted_and_a_network_that_is_not_stored_has_no_picture():
     studies = [special(0), special(0, 4), special(0, power=4), special(1, power=4)]
     arrays = {run.run_key: eta_arrays([np.nan, 1.0]) for run in studies}
     selection = Selection(Store(arrays, default=None), studies)  # type: ignore[arg-type]
@@ -107,12 +102,12 @@ COMPARED = {"cases": "wrong", "compare": True}
 EDGES = np.array([0.0, 0.5, 1.0, 2.0])
 
 
-def study(seed: int = 0, **settings: object) -> StoredRun:
+def study(seed=0, **settings):
     given = {"prototypes": 16} | settings
     return made_run(run_config("two_moons", kind="patch_study", seed=seed, **given))  # type: ignore[arg-type]
 
 
-def arrays_of(influence: list[float], patches: tuple[int, ...] = (0, 1, 5), error: float = 0.1):
+def arrays_of(influence, patches=(0, 1, 5), error=0.1):
     """The sizes η have 1, 2 and 3 times the influence and the calibration error."""
     sizes = np.array([[1.0], [2.0], [3.0]])
     return {
@@ -125,15 +120,15 @@ def arrays_of(influence: list[float], patches: tuple[int, ...] = (0, 1, 5), erro
     }
 
 
-def drawn(studies: list[StoredRun], arrays: list[dict[str, np.ndarray]]) -> Drawing:
+def drawn(studies, arrays):
     return draw("patch_influence", studies, arrays={run.run_key: one for run, one in zip(studies, arrays, strict=True)})
 
 
-def lines(axes: Axes) -> dict[str, np.ndarray]:
+def lines(axes):
     return {to_hex(str(line.get_color())).upper(): np.asarray(line.get_ydata()) for line in axes.lines}
 
 
-def test_influence_is_the_median_over_seeds_and_sizes_of_eta_have_their_own_lines() -> None:
+def test_influence_is_the_median_over_seeds_and_sizes_of_eta_have_their_own_lines():
     studies = [study(seed) for seed in range(3)]
     figure = drawn(studies, [arrays_of([0.2, top, 0.01]) for top in (0.1, 0.3, 0.15)]).figure
     one, two, three = figure.axes
@@ -148,7 +143,7 @@ def test_influence_is_the_median_over_seeds_and_sizes_of_eta_have_their_own_line
     assert any("median over 3 seeds" in text for text in words(figure))
 
 
-def test_a_bin_is_drawn_if_half_of_the_seeds_have_points_and_a_lone_one_has_its_spread() -> None:
+def test_a_bin_is_drawn_if_half_of_the_seeds_have_points_and_a_lone_one_has_its_spread():
     rows = [[0.2, np.nan, np.nan], [0.4, 0.1, np.nan], [0.3, np.nan, 0.1], [0.3, 0.3, np.nan]]
     figure = drawn([study(seed) for seed in range(4)], [arrays_of(row) for row in rows]).figure
     np.testing.assert_allclose(lines(figure.axes[0])[class_colour(0)], [0.3, 0.2, np.nan])
@@ -158,7 +153,7 @@ def test_a_bin_is_drawn_if_half_of_the_seeds_have_points_and_a_lone_one_has_its_
     np.testing.assert_allclose([segment[:, 1] for segment in segments], [[0.15, 0.3]])
 
 
-def test_the_calibration_error_is_the_mean_over_the_seeds_with_that_many_patches() -> None:
+def test_the_calibration_error_is_the_mean_over_the_seeds_with_that_many_patches():
     arrays = [arrays_of([0.1] * 3), arrays_of([0.1] * 3, (0, 1, 5, 20), 0.3), arrays_of([0.1] * 3, (0, 1, 5))]
     figure = drawn([study(seed) for seed in range(3)], arrays).figure
     np.testing.assert_allclose(lines(figure.axes[2])[class_colour(0)], [0.5 / 3, 0.7 / 3, 0.9 / 3, 0.6])
@@ -189,7 +184,7 @@ def test_the_calibration_error_is_the_mean_over_the_seeds_with_that_many_patches
 )
 def test_lines_are_epsilons_or_else_prototypes_at_the_setting_that_has_most_in_common_with_others(
     settings, default, shown, title, left_out
-) -> None:
+):
     studies = [study(**one) for one in settings]
     tops = [place / 10 if "seed" not in one else 0.1 for place, one in enumerate(settings)]
     drawing = drawn(studies, [arrays_of([top] * 3) for top in tops])
@@ -201,7 +196,7 @@ def test_lines_are_epsilons_or_else_prototypes_at_the_setting_that_has_most_in_c
     assert any(source in text for text in words(drawing.figure))
 
 
-def test_one_seed_without_patches_has_no_spread_and_no_line() -> None:
+def test_one_seed_without_patches_has_no_spread_and_no_line():
     empty = arrays_of([np.nan] * 3, (0,)) | {"changed_test": np.full((3, 2), -1)}
     figure = drawn([study()], [empty]).figure
     assert np.isnan(lines(figure.axes[0])[class_colour(0)]).all()

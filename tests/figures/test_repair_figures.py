@@ -1,7 +1,5 @@
 """Comparisons of patches: the points of each plane, lines by number, and the tables beside them."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -15,13 +13,12 @@ from idwbench.figures.repairs import collect_planes
 from idwbench.figures.runs import Selection
 from idwbench.report.render import render
 from idwbench.report.selection import report_tables
-from idwbench.results.records import StoredRun
 from idwbench.runs.metrics import PATCH_MEASURES, PATCH_WAYS
 
 WAYS = ("unpatched", "local", "fine_tuning")
 
 
-def compared(seed: int, dataset: str = "mnist", **settings: object) -> StoredRun:
+def compared(seed, dataset="mnist", **settings):
     """A comparison in which each number grows with the seed; one mended input makes 3 + seed right and seed wrong."""
     measures = {name: 0.5 + seed / 10 for name in PATCH_MEASURES} | {"better": 3.0 + seed, "worse": float(seed)}
     metrics = {(way, name): value for way in WAYS for name, value in measures.items()}
@@ -31,7 +28,7 @@ def compared(seed: int, dataset: str = "mnist", **settings: object) -> StoredRun
     return stored_run(None, train=None, dataset=dataset, seed=seed, metrics=metrics, **given)
 
 
-def arrays_of(seed: int, counts: tuple[int, ...] = (1, 5, 20)) -> dict[str, np.ndarray]:
+def arrays_of(seed, counts=(1, 5, 20)):
     together = np.full((len(PATCH_WAYS), len(PATCH_MEASURES), len(counts)), np.nan)
     local, better, worse = (PATCH_WAYS.index("local"), *map(PATCH_MEASURES.index, ("better", "worse")))
     together[local] = 0.1

@@ -100,7 +100,7 @@ VALUES = np.array([[0.5, 0.8, 0.9], [0.7, 0.9, np.nan], [0.6, 0.7, np.nan]])
 PERCENT = Axis("accuracy in %", percent=True)
 
 
-def figure(text: str = "words") -> Figure:
+def figure(text="words"):
     page, body = new_page(3, 2, ["a sentence"])
     body.subplots().set_title(text)
     return page
@@ -154,16 +154,16 @@ def test_a_wrong_backend_is_refused_in_one_line():
     assert "MPLBACKEND: Key backend: 'nope' is not a valid value" in result.stderr
 
 
-def line(label: str = "idw", values: np.ndarray = VALUES, **options) -> Line:
+def line(label="idw", values=VALUES, **options):
     return Line(label, "#000000", "-", np.arange(1, values.shape[1] + 1), values, **options)
 
 
-def drawn(*lines: Line, y: Axis = PERCENT):
+def drawn(*lines, y=PERCENT):
     """The axes of a panel."""
     return draw_rows([PanelRow("", y, [Panel("2 prototypes", lines)])], Axis("epoch"), []).axes[0]
 
 
-def band_at(axes, band: int, x: float) -> tuple[float, float]:
+def band_at(axes, band, x):
     vertices = axes.collections[band].get_paths()[0].vertices
     heights = vertices[vertices[:, 0] == x, 1]
     return heights.min(), heights.max()

@@ -1,7 +1,5 @@
 """What is certain of a patch, against searches for counterexamples."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +12,7 @@ from idwbench.models.patch_solution import solve
 from idwbench.models.patches import Base, PatchPrototypes
 
 
-def solved(method: str = "idw"):
+def solved(method="idw"):
     base = network(method)
     rows = rows_of(base)
     demands = demands_of(rows)

@@ -18,27 +18,27 @@ from idwbench.runs.kinds.models import parse_model
 N, D = 6, 4
 
 
-def a_hash_table(weights: dict[str, np.ndarray] | None = None, **settings: object) -> HashTable:
+def a_hash_table(weights=None, **settings):
     similarity = {} if settings.get("weighting") == "exact_match" else {"similarity": "inner_product"}
     k = {"k": 2} if settings.get("weighting") == "top_k" else {}
     config = parse_model({"kind": "hash_table", **similarity, **k, **settings})
     return HashTable(config, {k: torch.from_numpy(v).double() for k, v in (weights or {}).items()})
 
 
-def a_table(n: int = N, d: int = D, noise: float = 0.3, queries: int = 12, mean: float = 0.0):
+def a_table(n=N, d=D, noise=0.3, queries=12, mean=0.0):
     config = LookupConfig(items=n, dimensions=d, noise=noise, queries=queries, mean=mean)
     table = draw_table(config, 0)
     return table, draw_queries(config, 0, table)
 
 
 @pytest.fixture
-def arrays() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def arrays():
     generator = np.random.default_rng(3)
     keys, values = generator.normal(size=(2, N, D))
     return keys[[0, 2, 5]] + 0.2 * generator.normal(size=(3, D)), keys, values
 
 
-def plain_scores(hash_table: HashTable, queries: np.ndarray, keys: np.ndarray) -> torch.Tensor:
+def plain_scores(hash_table, queries, keys):
     """The method of the similarity, whose formula other tests check, scaled as docs/methods.md says."""
     config, factor = hash_table.config, 1.0
     method = METHODS[SIMILARITIES[config.similarity]]
@@ -76,7 +76,7 @@ def test_projections_are_applied_to_queries_and_keys_separately(arrays, projecti
     weights = {name: array + 0.1 for name, array in initial.items()}  # biases are not 0
     table = a_hash_table(weights, projections=projections)
 
-    def projected(side: str, x: np.ndarray) -> np.ndarray:
+    def projected(side, x):
         if projections == "mlp":
             x = np.maximum(0, x @ weights[f"{side}_hidden_weight"] + weights[f"{side}_hidden_bias"])
         return x @ weights[f"{side}_weight"] + weights.get(f"{side}_bias", 0)
@@ -96,7 +96,7 @@ def test_the_gradient_is_that_of_finite_differences(settings):
     hash_table = a_hash_table(**settings)
     inputs, keys, values = (torch.from_numpy(a).double() for a in (queries.inputs, table.keys, table.values))
 
-    def losses(keys: torch.Tensor) -> torch.Tensor:
+    def losses(keys):
         return (hash_table.answers(inputs, keys, values) - values[queries.items]).square().mean(1)
 
     steps = 1e-5 * torch.eye(12, dtype=torch.float64).view(12, 4, 3)

@@ -26,13 +26,13 @@ from idwbench.models.kernel_regression import (
 WITH_BANDWIDTH = [name for name, kernel in KERNELS.items() if kernel.has_bandwidth]
 
 
-def data(n: int = 30, m: int = 11, features: int = 3, outputs: int = 2, seed: int = 0):
+def data(n=30, m=11, features=3, outputs=2, seed=0):
     generator = np.random.default_rng(seed)
     keys = generator.normal(size=(n, features))
     return generator.normal(size=(m, features)), keys, np.sin(keys @ generator.normal(size=(features, outputs)))
 
 
-def plain_weights(kernel: str, d, bandwidth: float = 1.0, power: float = 2.0, epsilon: float = 0.0):
+def plain_weights(kernel, d, bandwidth=1.0, power=2.0, epsilon=0.0):
     """The design's formulas, written plainly in float64."""
     return {
         "gaussian": lambda: np.exp(-(d**2) / (2 * bandwidth**2)),
@@ -43,7 +43,7 @@ def plain_weights(kernel: str, d, bandwidth: float = 1.0, power: float = 2.0, ep
     }[kernel]()
 
 
-def estimate(queries, keys, values, kernel: str, **given: float) -> np.ndarray:
+def estimate(queries, keys, values, kernel, **given):
     """The Nadaraya-Watson estimate; NaN without neighbours."""
     weights = plain_weights(kernel, cdist(queries, keys), **given)
     with np.errstate(invalid="ignore"):
@@ -130,7 +130,7 @@ def test_scotts_rule_is_that_of_scipy_and_the_mean_variance_of_several_features(
 @pytest.mark.parametrize("kernel", WITH_BANDWIDTH)
 @pytest.mark.parametrize("features", [1, 2, 10])
 def test_the_canonical_factor_is_the_ratio_of_roughness_and_variance(kernel, features):
-    def log_ratio(name: str) -> float:
+    def log_ratio(name):
         """log(R/μ₂²) of the kernel as a density, by radial integrals."""
         end = np.inf if name == "gaussian" else 1.0
         moments = [

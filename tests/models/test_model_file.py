@@ -1,7 +1,5 @@
 """Files of models: what is written is read back; damaged, hostile and foreign files are refused in one line."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import sys
@@ -21,13 +19,12 @@ from idwbench.attention.scores import METHODS, idw
 from idwbench.errors import ModelFileError, OutputError
 from idwbench.models.model_card import saved_model_card
 from idwbench.models.model_file import CHECKSUM, _checksum, load_model, save_model
-from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import run_config
 
 OLDER = Path(__file__).parents[1] / "assets" / "model_files"
 
 
-def write_changed(path, target, **changes) -> None:
+def write_changed(path, target, **changes):
     """Write a .pt file with other entries of the card, or other tensors, and with their checksum; None removes one."""
     fields = torch.load(path, weights_only=True)
     card = json.loads(fields.pop("model.json"))
@@ -44,7 +41,7 @@ def write_changed(path, target, **changes) -> None:
 
 
 @pytest.fixture
-def model(blobs) -> SavedModel:
+def model(blobs):
     config = run_config(blobs.config, prototypes=5, power=4)
     generator = np.random.default_rng(0)
     arrays = {name: generator.normal(size=(5, 3)).astype(np.float32) for name in ("keys", "values")}
@@ -96,7 +93,7 @@ class Calling:
         return self.call
 
 
-def save_nested(path: Path) -> None:
+def save_nested(path):
     facts: list = []
     for _ in range(5000):
         facts = [facts]

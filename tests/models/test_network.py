@@ -9,27 +9,25 @@ from blob_data import make_dataset
 from scipy.signal import correlate2d
 from torch import nn
 
-from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
 from idwbench.models.networks import Conv, Mlp, VitTiny, check_network, initial_network
 from idwbench.models.transformer import Transformer, TransformerBlock
 from idwbench.runs.kinds.models import parse_model
-from idwbench.runs.kinds.network import NetworkConfig
 
 
-def generator(seed: int = 0) -> torch.Generator:
+def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def image_data(**settings) -> Dataset:
+def image_data(**settings):
     return replace(make_dataset(n_features=24, **settings), image_shape=(4, 6))
 
 
-def parsed(**settings) -> NetworkConfig:
+def parsed(**settings):
     return parse_model({"kind": "network", **settings})
 
 
-def arrays(module: nn.Module) -> dict[str, np.ndarray]:
+def arrays(module):
     return {name: tensor.detach().double().numpy() for name, tensor in module.state_dict().items()}
 
 
@@ -85,7 +83,7 @@ def test_vit_with_scaled_dot_equals_the_encoder_of_pytorch_and_has_the_attention
     assert (attention.score, dict(attention.pair_score.parameters)) == ("idw", {"power": 3.0, "epsilon": 1e-3})
 
 
-def random_weights(module: nn.Module) -> None:
+def random_weights(module):
     draws = generator(1)
     with torch.no_grad():
         for parameter in module.parameters():

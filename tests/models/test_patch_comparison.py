@@ -1,7 +1,5 @@
 """Comparisons of patches with other ways to mend a prediction, against networks that are patched by formula."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -19,7 +17,7 @@ SHAPE = (3, 2)
 PAPER = ("exact", "margin_1", "confidence_50", "confidence_90", "authors")
 
 
-def images(n: int, seed: int) -> Split:
+def images(n, seed):
     """Overlapping classes of images of 3 × 2 pixels."""
     generator = np.random.default_rng(seed)
     labels = generator.integers(0, 3, n)
@@ -30,7 +28,7 @@ def images(n: int, seed: int) -> Split:
 DATA = {"train": images(150, 0), "test": images(120, 1)}
 
 
-def a_base(method: str = "idw") -> Base:
+def a_base(method="idw"):
     generator, train = np.random.default_rng(5), DATA["train"]
     keys = np.stack([train.inputs[train.labels == label][:2].mean(0) for label in (0, 0, 1, 1, 2, 2)])
     keys = (keys + 0.3 * generator.normal(size=keys.shape)).astype(np.float32)
@@ -41,20 +39,20 @@ def a_base(method: str = "idw") -> Base:
 class Oracle:
     """The network in float64 by its forward pass, with one more weight w at an input."""
 
-    def __init__(self, base: Base) -> None:
+    def __init__(self, base):
         arrays = torch.from_numpy(base.keys.astype(np.float64)), torch.from_numpy(base.values.astype(np.float64))
         self.module = PrototypeNetwork(base.method, base.parameters, *arrays).requires_grad_(False)
         self.base = base
 
-    def logits(self, points: np.ndarray) -> np.ndarray:
+    def logits(self, points):
         return self.module(torch.from_numpy(np.asarray(points, np.float64))).numpy()
 
-    def sums(self, points: np.ndarray) -> np.ndarray:
+    def sums(self, points):
         """S of idw."""
         distances = np.linalg.norm(np.asarray(points, np.float64)[:, None] - self.base.keys, axis=2)
         return (1 / (self.base.parameters["epsilon"] + distances ** self.base.parameters["power"])).sum(1)
 
-    def patched(self, points: np.ndarray, weights: np.ndarray, value: np.ndarray) -> np.ndarray:
+    def patched(self, points, weights, value):
         own = self.sums(points)
         return (own[:, None] * self.logits(points) + weights[:, None] * value) / (own + weights)[:, None]
 
@@ -76,7 +74,7 @@ def study():
     return base, wrong, metrics, arrays
 
 
-def expected_measures(outputs, base: Base, rows: np.ndarray) -> dict[str, float]:
+def expected_measures(outputs, base, rows):
     """The measures of a network that gives `outputs(points)`, where these rows of the test data were mended."""
     test, before = DATA["test"], Oracle(base).logits(DATA["test"].inputs)
     after = outputs(test.inputs)
@@ -100,7 +98,7 @@ def expected_measures(outputs, base: Base, rows: np.ndarray) -> dict[str, float]
     }
 
 
-def measures(table: np.ndarray, way: str, place: int) -> dict[str, float]:
+def measures(table, way, place):
     values = dict(zip(PATCH_MEASURES, table[PATCH_WAYS.index(way), :, place], strict=True))
     assert 0 <= values.pop("noise_kept") <= 1
     return values
@@ -108,7 +106,7 @@ def measures(table: np.ndarray, way: str, place: int) -> dict[str, float]:
 
 @pytest.mark.parametrize("case", [0, 7, 24])
 @pytest.mark.parametrize("way", ["unpatched", *PAPER, "local", "local_half", "local_s8", "local_s2", "override"])
-def test_each_input_alone_is_patched_by_the_formula_of_the_way(study, way: str, case: int) -> None:
+def test_each_input_alone_is_patched_by_the_formula_of_the_way(study, way, case):
     base, wrong, _, arrays = study
     oracle, query, label = Oracle(base), DATA["test"].inputs[wrong[case]], DATA["test"].labels[wrong[case]]
     logits, epsilon = oracle.logits(query[None])[0], base.parameters["epsilon"]
@@ -117,7 +115,7 @@ def test_each_input_alone_is_patched_by_the_formula_of_the_way(study, way: str, 
     steepness = {"local_s8": 8, "local_s2": 2}.get(way, 32)
     radius = arrays["radii"][{32: 0, 8: 1, 2: 2}[steepness], case] / (2 if way == "local_half" else 1)
 
-    def outputs(points: np.ndarray) -> np.ndarray:
+    def outputs(points):
         distances = np.linalg.norm(points.astype(np.float64) - query, axis=1)
         if way == "unpatched":
             return oracle.logits(points)
@@ -139,7 +137,7 @@ def test_each_input_alone_is_patched_by_the_formula_of_the_way(study, way: str, 
     assert measures(arrays["alone"], way, case) == pytest.approx(expected, rel=1e-6, abs=1e-7)
 
 
-def test_radii_are_the_largest_for_which_no_right_prediction_of_the_training_data_changes(study) -> None:
+def test_radii_are_the_largest_for_which_no_right_prediction_of_the_training_data_changes(study):
     base, wrong, metrics, arrays = study
     oracle, train = Oracle(base), DATA["train"]
     before = oracle.logits(train.inputs)
@@ -167,7 +165,7 @@ def test_radii_are_the_largest_for_which_no_right_prediction_of_the_training_dat
         assert measures(arrays["alone"], way, 0)["success"] == 1
 
 
-def test_many_inputs_are_mended_in_one_network_alone_and_as_a_whole(study) -> None:
+def test_many_inputs_are_mended_in_one_network_alone_and_as_a_whole(study):
     _, _, metrics, arrays = study
     assert arrays["counts"].tolist() == [1, 5, 20, 25]
     assert arrays["alone"].shape == (len(PATCH_WAYS), len(PATCH_MEASURES), 25)
@@ -194,7 +192,7 @@ def test_many_inputs_are_mended_in_one_network_alone_and_as_a_whole(study) -> No
     assert metrics["cases", "patched"] == 25
 
 
-def test_retraining_is_measured_where_all_inputs_were_added_and_fine_tuning_of_the_first_20_inputs(study) -> None:
+def test_retraining_is_measured_where_all_inputs_were_added_and_fine_tuning_of_the_first_20_inputs(study):
     base, wrong, _, arrays = study
     retraining, tuning = (PATCH_WAYS.index(way) for way in ("retraining", "fine_tuning"))
     assert np.isnan(arrays["alone"][retraining]).all() and np.isnan(arrays["one_by_one"][retraining]).all()
@@ -207,7 +205,7 @@ def test_retraining_is_measured_where_all_inputs_were_added_and_fine_tuning_of_t
 
 
 @pytest.mark.parametrize("method", ["inv_dist", "neg_dist", "gaussian", "cosine", "scaled_dot"])
-def test_methods_without_a_patch_of_the_paper_have_the_other_ways(method: str) -> None:
+def test_methods_without_a_patch_of_the_paper_have_the_other_ways(method):
     metrics, arrays = compare_ways(a_base(method), DATA, 6, SHAPE)
     assert not {way for way, _ in metrics} & {*PAPER, "retraining"}
     ways = [PATCH_WAYS.index(way) for way in ("local", "local_half", "local_s8", "local_s2", "override")]
@@ -215,13 +213,13 @@ def test_methods_without_a_patch_of_the_paper_have_the_other_ways(method: str) -
     assert metrics["local", "success_together"] == 1
 
 
-def test_a_diverged_retraining_and_inputs_that_are_no_images_have_no_measures() -> None:
+def test_a_diverged_retraining_and_inputs_that_are_no_images_have_no_measures():
     metrics, arrays = compare_ways(a_base(), DATA, 3, retrain=lambda inputs, labels: None)
     assert ("retraining", "success_together") not in metrics
     assert np.isnan(arrays["together"][:, PATCH_MEASURES.index("shift_kept")]).all()
 
 
-def test_a_network_without_errors_has_nothing_to_compare() -> None:
+def test_a_network_without_errors_has_nothing_to_compare():
     train = DATA["train"]
     base = Base(
         get_method("idw"), {"power": 2.0, "epsilon": 1e-9}, train.inputs, 9 * np.eye(3, dtype=np.float32)[train.labels]

@@ -1,7 +1,5 @@
 """Patches that meet demands, against float64 NumPy written from the formulas."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -22,14 +20,14 @@ METHODS = {
 }
 
 
-def network(method: str = "idw", classes: int = 3, **parameters: float) -> Base:
+def network(method="idw", classes=3, **parameters):
     rng = np.random.default_rng(0)
     keys, values = rng.normal(size=(20, 4)), 3 * rng.normal(size=(20, classes))
     given = METHODS[method] | parameters
     return Base(BUILT_IN_METHODS[method], given, keys.astype(np.float32), values.astype(np.float32))
 
 
-def rows_of(base: Base, wrong: int = 20) -> Rows:
+def rows_of(base, wrong=20):
     """Return 300 rows, of which the last few have another label than the network gives them."""
     rng = np.random.default_rng(1)
     inputs = rng.normal(size=(300, 4)).astype(np.float32)
@@ -38,28 +36,28 @@ def rows_of(base: Base, wrong: int = 20) -> Rows:
     return Rows(inputs, labels)
 
 
-def demands_of(rows: Rows, n: int = 20, **settings: object) -> list[Demand]:
+def demands_of(rows, n=20, **settings):
     """Return demands for the labels of the last rows, which the network gets wrong."""
     pairs = zip(rows.inputs[-n:], rows.targets[-n:].tolist(), strict=True)
     return [Demand(query, label, name=f"row {row}", **settings) for row, (query, label) in enumerate(pairs)]
 
 
 @pytest.fixture(scope="module")
-def base() -> Base:
+def base():
     return network()
 
 
 @pytest.fixture(scope="module")
-def rows(base) -> Rows:
+def rows(base):
     return rows_of(base)
 
 
 @pytest.fixture(scope="module")
-def demand(rows) -> Demand:
+def demand(rows):
     return demands_of(rows)[0]
 
 
-def plain_logits(base: Base, patches, inputs: np.ndarray) -> np.ndarray:
+def plain_logits(base, patches, inputs):
     """Return the patched logits of an idw network, straight from the formulas in float64."""
     logits = []
     for x in inputs.astype(float):
@@ -94,7 +92,7 @@ def test_the_radius_alone_is_the_largest_that_bisection_finds(base, rows):
     for demand in demands_of(rows)[:5]:
         radius = solve(base, [demand], right).prototypes.radii[0]
 
-        def harms(factor: float, demand: Demand = demand, radius: float = radius) -> bool:
+        def harms(factor, demand=demand, radius=radius):
             given = Demand(demand.query, demand.label, radius=factor * radius)
             patched = solve(base, [given]).prototypes.outputs(base, right.inputs)
             return bool((patched.argmax(1) != right.targets).any())

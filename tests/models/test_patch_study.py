@@ -1,7 +1,5 @@
 """The closed form of a study of patches against networks to which the prototype was really added, in float64."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -9,7 +7,6 @@ from blob_data import make_dataset, make_regression
 from scipy.special import softmax
 
 from idwbench.attention.scores import get_method
-from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError
 from idwbench.models.effects import calibration_error
@@ -24,13 +21,13 @@ from idwbench.runs.metrics import METRICS
 MOONS = TwoMoonsConfig(train_per_class=20, test_per_class=15, holdout_per_class=60)
 
 
-def a_study(**settings: object) -> PatchStudyConfig:
+def a_study(**settings):
     model = parse_model({"kind": "patch_study", "method": "idw", "prototypes": 6, "cases": "wrong", **settings})
     assert isinstance(model, PatchStudyConfig)
     return model
 
 
-def prototypes(dataset: Dataset, n: int = 6, seed: int = 0):
+def prototypes(dataset, n=6, seed=0):
     """Keys near training inputs, some of them with the value of a wrong class."""
     generator = np.random.default_rng(seed)
     rows = generator.choice(len(dataset.train), n, replace=False)
@@ -43,27 +40,27 @@ def prototypes(dataset: Dataset, n: int = 6, seed: int = 0):
 class Network:
     """A float64 network; `logits` are those of its forward pass."""
 
-    def __init__(self, model: PatchStudyConfig, keys: np.ndarray, values: np.ndarray) -> None:
+    def __init__(self, model, keys, values):
         self.model, self.keys, self.values = model, keys.astype(np.float64), values.astype(np.float64)
         arrays = torch.from_numpy(self.keys), torch.from_numpy(self.values)
         self.module = PrototypeNetwork(get_method("idw"), model.parameters, *arrays).requires_grad_(False)
 
-    def logits(self, points: np.ndarray) -> np.ndarray:
+    def logits(self, points):
         return self.module(torch.from_numpy(np.asarray(points, np.float64))).numpy()
 
-    def answers(self, points: np.ndarray) -> np.ndarray:
+    def answers(self, points):
         return self.logits(points).argmax(1)
 
-    def with_prototype(self, key: np.ndarray, label: int, eta: float) -> Network:
+    def with_prototype(self, key, label, eta):
         value = eta * np.eye(self.values.shape[1])[label]
         return Network(self.model, np.vstack([self.keys, key]), np.vstack([self.values, value]))
 
-    def ratio(self, query: np.ndarray) -> float:
+    def ratio(self, query):
         """ε·S."""
         power, epsilon = self.model.parameters["power"], self.model.parameters["epsilon"]
         return (epsilon / (epsilon + np.linalg.norm(query - self.keys, axis=1) ** power)).sum()
 
-    def etas(self, query: np.ndarray, label: int) -> tuple[float, float, float]:
+    def etas(self, query, label):
         """η of each criterion, from a tie: (r z_k + η [k = c]) / (1 + r) equal for c and the largest."""
         logits, ratio = self.logits(query[None])[0], self.ratio(query)
         tie = ratio * (logits.max() - logits[label])

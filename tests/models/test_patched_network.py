@@ -1,7 +1,5 @@
 """Networks whose head of prototypes is patched in the space of features."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 from typing import Any
@@ -28,7 +26,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module", params=SETTINGS)
-def trained(request, tmp_path_factory) -> Trained:
+def trained(request, tmp_path_factory):
     """Return a network trained on digits, its data and the first five test rows that it gets wrong."""
     database = tmp_path_factory.mktemp("networks") / "results.db"
     settings = {"kind": "network", "prototypes": 10, "epochs": 2, "batch_size": 64, **SETTINGS[request.param]}
@@ -38,7 +36,7 @@ def trained(request, tmp_path_factory) -> Trained:
     return network, dataset, wrong[:5]
 
 
-def patched(trained: Trained, **options: Any) -> PatchedNetwork:
+def patched(trained, **options):
     network, dataset, rows = trained
     inputs, labels = dataset.test.inputs[rows], dataset.test.labels[rows].tolist()
     return PatchedNetwork.of(network, dataset).patch_all(inputs, labels, **options)
@@ -111,7 +109,7 @@ def test_a_head_that_is_saved_goes_on_with_its_network(trained, tmp_path):
 RANDOM = np.random.default_rng(0)
 
 
-def made_network(dataset: Dataset, **head: Any) -> Network:
+def made_network(dataset, **head):
     head = head or {"head": "idw", "prototypes": 4}
     model = parse_model({"kind": "network", "encoder": "mlp", "width": 8, **head})
     return initial_network(model, dataset, RANDOM).eval()
@@ -164,5 +162,5 @@ def test_data_of_another_number_of_classes_and_patches_that_do_not_exist_are_ref
         PatchedNetwork.of(network, dataset).undo_patch(1)
 
 
-def two_classes(dataset: Dataset) -> dict[str, Any]:
+def two_classes(dataset):
     return {name: replace(part, targets=part.labels % 2) for name, part in dataset.splits.items()}

@@ -8,7 +8,7 @@ from blob_data import make_dataset, make_regression
 from scipy.spatial.distance import cdist
 
 from idwbench import kernel_regression
-from idwbench.data.dataset import Dataset, Split, feature_moments
+from idwbench.data.dataset import Split, feature_moments
 from idwbench.errors import ConfigError
 from idwbench.models import neighbours
 from idwbench.models.initialisation import initial_prototypes
@@ -21,13 +21,13 @@ from idwbench.training.kernels.neighbours import nearest_in_stack
 # Initial keys and values
 
 
-def begin(dataset: Dataset, way: str, prototypes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def begin(dataset, way, prototypes, seed=0):
     model = run_config(dataset.config, method="idw", prototypes=prototypes, initialisation=way).model
     moments = feature_moments(dataset.train.inputs)
     return initial_prototypes(model, dataset, moments, np.random.default_rng(seed))
 
 
-def with_train(inputs: np.ndarray, labels: np.ndarray, n_classes: int) -> Dataset:
+def with_train(inputs, labels, n_classes):
     split = Split(inputs.astype(np.float32), labels)
     return replace(make_dataset(n_classes=n_classes), train=split, test=split, holdout=None)
 
@@ -85,13 +85,13 @@ def test_k_means_needs_distinct_inputs_that_it_can_separate():
 # Nearest neighbours and quality, against the distances of SciPy
 
 
-def prototypes(dataset: Dataset, n: int, seed: int = 0):
+def prototypes(dataset, n, seed=0):
     generator = np.random.default_rng(seed)
     keys = generator.normal(size=(n, dataset.n_features)).astype(np.float32) * 2
     return keys, generator.normal(size=(n, dataset.n_outputs)).astype(np.float32)
 
 
-def distances(points: np.ndarray, others: np.ndarray, *, to_others: bool = False) -> np.ndarray:
+def distances(points, others, *, to_others=False):
     """In float64, if wanted without that of each point to itself."""
     apart = cdist(points.astype(np.float64), others.astype(np.float64))
     if to_others:
@@ -99,7 +99,7 @@ def distances(points: np.ndarray, others: np.ndarray, *, to_others: bool = False
     return apart
 
 
-def by_definition(dataset: Dataset, keys, values) -> dict[tuple[str, str], float]:
+def by_definition(dataset, keys, values):
     """The definitions of docs/methods.md."""
     train, labels = dataset.train, values.argmax(1)
     between, inside = distances(train.inputs, keys), distances(train.inputs, train.inputs, to_others=True)
@@ -150,7 +150,7 @@ def test_the_size_of_the_blocks_does_not_matter(monkeypatch):
     dataset = make_dataset(n_features=20)
     keys, values = prototypes(dataset, 6)
 
-    def answers() -> list[np.ndarray]:
+    def answers():
         metrics = PrototypeQuality(dataset.splits).metrics(keys, values)
         regression = kernel_regression(keys + 1, keys, values, "shepard")
         return [np.array([*metrics.values()]), squared_distances(dataset.train.inputs, keys), regression]
@@ -197,7 +197,7 @@ def test_training_points_are_500_of_them_and_may_have_no_distance():
     inputs = np.random.default_rng(0).normal(size=(2500, 2)).astype(np.float32)
     keys, values = np.zeros((1, 2), np.float32), np.eye(1, 2, dtype=np.float32)
 
-    def quality(points: np.ndarray) -> PrototypeQuality:
+    def quality(points):
         split = Split(np.ascontiguousarray(points), np.zeros(len(points), np.int64))
         return PrototypeQuality({"train": split, "test": split})
 

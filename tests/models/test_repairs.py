@@ -1,7 +1,5 @@
 """The patches of a model: they hold together, are undone without a trace, measured, stored, and read from files."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 
@@ -18,7 +16,6 @@ from idwbench.models.model_file import load_model
 from idwbench.models.patch_files import PatchLine, read_patch_file
 from idwbench.models.patch_records import Repairs
 from idwbench.models.repair import own_data, repair
-from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import run_config
 from idwbench.runs.datasets import parse_dataset
 
@@ -27,7 +24,7 @@ UPPER = [PatchLine("0,1", "1")]
 
 
 @pytest.fixture(scope="module")
-def moons() -> SavedModel:
+def moons():
     """An `idw` model of Two Moons with 16 prototypes on the data."""
     config = run_config("two_moons", prototypes=16)
     dataset = load_dataset(config.dataset)
@@ -42,7 +39,7 @@ def data(moons):
 
 
 @pytest.fixture(scope="module")
-def cases(moons) -> list[tuple[list[float], int]]:
+def cases(moons):
     """Eight points with the label that the model does not give them."""
     points = np.random.default_rng(3).uniform([-1, -0.5], [2, 1], size=(8, 2)).round(3)
     wrong = 1 - moons.network.predict(points.astype(np.float32))
@@ -50,11 +47,11 @@ def cases(moons) -> list[tuple[list[float], int]]:
 
 
 @pytest.fixture(scope="module")
-def regression() -> SavedModel:
+def regression():
     return load_model(Path(__file__).parents[1] / "assets" / "model_files" / "sine.pt")
 
 
-def answers(model: SavedModel, cases: list[tuple[list[float], int]]) -> list[int]:
+def answers(model, cases):
     return model.outputs(np.float32([point for point, _ in cases])).argmax(1).tolist()
 
 

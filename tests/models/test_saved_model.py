@@ -1,7 +1,5 @@
 """A saved model in Python: predict, explain, patch, save; and its model card."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +27,7 @@ VALUES = np.array([[4.0, 0.0], [0.0, 4.0], [0.0, 5.0]], dtype=np.float32)
 SCALING = Scaling(np.array([10.0, 20.0]), np.array([2.0, 4.0]))
 
 
-def model(**facts) -> SavedModel:
+def model(**facts):
     config = run_config(facts.pop("dataset", "two_moons"), prototypes=3)
     values = torch.from_numpy(facts.pop("values", VALUES))
     network = PrototypeNetwork(METHODS["idw"], config.model.parameters, torch.from_numpy(KEYS), values)
@@ -89,18 +87,18 @@ DATA = {"name": "two_moons", "train_per_class": 20, "test_per_class": 10, "holdo
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory) -> Results:
+def results(tmp_path_factory):
     path = tmp_path_factory.mktemp("card") / "results.db"
     idwbench.train(idwbench.run_config(dict(DATA), prototypes=4, epochs=3, seed=5), path)
     return Results(path)
 
 
 @pytest.fixture(scope="module")
-def trained(results) -> SavedModel:
+def trained(results):
     return stored_model(results, results.find_runs()[0])
 
 
-def card_in(path) -> dict:
+def card_in(path):
     """Read the card as a program without idwbench would."""
     if path.suffix == ".pt":
         return json.loads(torch.load(path, weights_only=True)["model.json"])

@@ -1,7 +1,6 @@
 """Language models: their formulas, the bits of a text, what they learn and write, and n-grams."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from idwbench.dual.recording import open_recording
 from idwbench.errors import ConfigError, TrainingError
 from idwbench.models import text_model
 from idwbench.models.text_model import (
-    LanguageModel,
     LstmLanguageModel,
     TextModel,
     load_language_model,
@@ -34,12 +32,12 @@ FOX = "the fox ran. the crow sat, and the fox did not.\n" * 3
 NAMES = build_vocabulary(TEXT)
 
 
-def codes(n: int, vocabulary_size: int = 7) -> np.ndarray:
+def codes(n, vocabulary_size=7):
     return np.random.default_rng(0).integers(0, vocabulary_size, n)
 
 
 @torch.no_grad()
-def bits_one_by_one(model: LanguageModel, inputs: np.ndarray, labels: np.ndarray) -> float:
+def bits_one_by_one(model, inputs, labels):
     """The definition: each label from the first window in which it has not been predicted yet."""
     length = min(model.context, len(inputs))
     stride = math.ceil(length / 2)
@@ -65,7 +63,7 @@ def test_every_character_is_predicted_once_also_in_parts(n, context, monkeypatch
         assert mean_loss(model, text[:-1], text[1:]) / math.log(2) == pytest.approx(expected, rel=1e-6)
 
 
-def random_lstm(vocabulary_size: int = 7, context: int = 8) -> LstmLanguageModel:
+def random_lstm(vocabulary_size=7, context=8):
     generator = torch.Generator().manual_seed(1)
     return LstmLanguageModel(LstmConfig(embedding=3, width=5, context=context), vocabulary_size, generator).eval()
 
@@ -83,7 +81,7 @@ def test_logits_are_those_of_the_parts_of_a_model_and_a_later_character_changes_
     assert random_lstm(500).tokens.weight.detach().std() == pytest.approx(1, abs=0.05)
 
 
-def split_of(codes: np.ndarray, characters: np.ndarray | None = None) -> Split:
+def split_of(codes, characters=None):
     return Split(codes[:-1, None].astype(np.float32), codes[1:], characters=characters)
 
 
@@ -110,12 +108,12 @@ def test_perplexity_is_the_inverse_geometric_mean_of_the_probabilities_and_bits_
 
 
 @pytest.fixture(scope="module")
-def model() -> TextModel:
+def model():
     return TextModel(random_model(len(NAMES)), NAMES)
 
 
 @pytest.fixture
-def of_words() -> TextModel:
+def of_words():
     names = build_vocabulary(WORDS.split(FOX), WORDS.unknown)
     return TextModel(random_lstm(len(names)), names, WORDS)
 
@@ -175,7 +173,7 @@ def test_impossible_requests_get_one_line(of, call, message, request):
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return text_file(tmp_path)
 
 

@@ -14,7 +14,7 @@ from sklearn.neighbors import NearestCentroid
 import idwbench
 from idwbench import KernelRegressor, PrototypeClassifier, PrototypeRegressor
 from idwbench.attention.scores import METHODS
-from idwbench.data.dataset import Dataset, Scaling, Split
+from idwbench.data.dataset import Scaling, Split
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError, ModelFileError, PatchError
 from idwbench.models.imported import import_prototypes
@@ -25,19 +25,19 @@ from idwbench.models.neighbours import nearest
 from idwbench.models.repair import own_data
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import run_config
-from idwbench.runs.datasets import DatasetConfig, parse_dataset
+from idwbench.runs.datasets import parse_dataset
 
 # Inputs and labels
 
 
-def model_of(dataset: object, scaling: Scaling, class_names: tuple[str, ...]) -> SavedModel:
+def model_of(dataset, scaling, class_names):
     """A model of images of 3 x 2 pixels."""
     config = run_config(dataset, prototypes=4)
     network = PrototypeNetwork(METHODS["idw"], config.model.parameters, torch.zeros(4, 6), torch.zeros(4, 2))
     return SavedModel(network, config, scaling, (2, 3), class_names)
 
 
-def images(config: DatasetConfig, pixels: np.ndarray, scaling: Scaling) -> Dataset:
+def images(config, pixels, scaling):
     """Images of 3 x 2 pixels, scaled."""
     split = Split(scaling.apply(pixels), np.arange(len(pixels)))
     names = ("0", "1")[: len(pixels)]
@@ -46,7 +46,7 @@ def images(config: DatasetConfig, pixels: np.ndarray, scaling: Scaling) -> Datas
 
 
 @pytest.fixture
-def model() -> SavedModel:
+def model():
     """Scaled by mean 10 and standard deviation 2."""
     return model_of("two_moons", Scaling(np.array(10.0), np.array(2.0)), ("a", "b"))
 

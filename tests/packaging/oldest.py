@@ -13,7 +13,7 @@ PINNED = ("torch", "torchvision")
 TOOLS = {"build", "import-linter", "mypy", "ruff"}
 
 
-def requirements() -> list[str]:
+def requirements():
     """Return lines such as ``numpy==2.0``."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     pins = dict(re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), flags=re.MULTILINE))

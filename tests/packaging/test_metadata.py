@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-def needed() -> set[str]:
+def needed():
     """The packages that the project asks for, and what they ask for in turn, as far as it is installed."""
     queue, packages = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]], set[str]()
     while queue:

@@ -13,7 +13,6 @@ import sysconfig
 import tarfile
 import venv
 import zipfile
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,7 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in 
 pytestmark = pytest.mark.slow
 
 
-def succeeds(program: Sequence[str | Path], folder: Path) -> str:
+def succeeds(program, folder):
     """Run a program and return what it printed."""
     result = subprocess.run(program, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True)
     assert result.returncode == 0, f"{program}\n{result.stdout}\n{result.stderr}"
@@ -35,7 +34,7 @@ def succeeds(program: Sequence[str | Path], folder: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory) -> Path:
+def built(tmp_path_factory):
     """The folder of the wheel and the source archive."""
     folder = tmp_path_factory.mktemp("package")
     for source in ROOT.iterdir():
@@ -47,7 +46,7 @@ def built(tmp_path_factory) -> Path:
     return folder / "dist"
 
 
-def installed(package: Path, folder: Path) -> Path:
+def installed(package, folder):
     """Install a package in a new environment, and return the folder of its programs."""
     venv.create(folder, with_pip=False, symlinks=True)
     [site] = folder.glob("lib/python3.*/site-packages")

@@ -197,6 +197,6 @@ def test_a_missing_package_is_named_with_its_extra(filled, tmp_path, package, mo
     assert not list(tmp_path.iterdir())
 
 
-def test_comparisons_of_patches_have_no_section() -> None:
+def test_comparisons_of_patches_have_no_section():
     run = stored_run(None, kind="patch_study", cases="wrong", compare=True, prototypes=20)
     assert cases.patches_part(None, [run], None) is None  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
 """A small run of each kind with its data, for what all kinds promise and for what one of them does."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,6 @@ from texts import lstm_run, text_dataset, text_file, text_run
 from idwbench.data.dataset import Dataset, Split
 from idwbench.data.loading import load_dataset
 from idwbench.runs.config import RunConfig, run_config
-from idwbench.runs.results import RunResult
 
 OF = ["mnist", "fashion_mnist"]
 N_FIRST = 13  # rows of the first part of a sequence
@@ -24,34 +23,34 @@ LOOKUP = {"name": "lookup", "items": 8, "dimensions": 6, "queries": 64, "noise":
 LEARNED = {"projections": "linear", "epochs": 25, "batch_size": 16, "learning_rate": 0.02}
 
 
-def prototypes_run(dataset: Dataset, method: str = "idw", **settings) -> RunConfig:
+def prototypes_run(dataset, method="idw", **settings):
     base = {"epochs": 3, "batch_size": 4, "prototypes": 6, "seed": 3, "learning_rate": 0.01}
     return run_config(dataset.config, method=method, **{**base, **settings})
 
 
 @cache
-def images() -> Dataset:
+def images():
     """Classes of images with so much noise that some test inputs are wrong."""
     data = replace(make_dataset(n_features=24, validation=True), image_shape=(4, 6))
     generator = np.random.default_rng(1)
 
-    def noisy(split: Split) -> Split:
+    def noisy(split):
         return replace(split, inputs=(split.inputs + 6 * generator.normal(size=split.inputs.shape)).astype(np.float32))
 
     return replace(data, **{name: noisy(data.splits[name]) for name in ("train", "test", "holdout", "validation")})
 
 
-def network_run(data: Dataset | None = None, **settings) -> RunConfig:
+def network_run(data=None, **settings):
     protocol = {"epochs": 3, "batch_size": 8, "learning_rate": 0.02}
     return run_config((data or images()).config, kind="network", **{**protocol, **settings})
 
 
-def two_parts(*, parts: bool = True) -> Dataset:
+def two_parts(*, parts=True):
     """Return noisy classes with positive inputs; the first 13 training rows are of the first part."""
     made = make_dataset(n_train=29, n_features=5, constant_feature=False, validation=True)
     generator = np.random.default_rng(1)
 
-    def split(old: Split, n_first: int) -> Split:
+    def split(old, n_first):
         inputs = np.abs(old.inputs + 2 * generator.normal(size=old.inputs.shape)).astype(np.float32)
         tasks = (np.arange(len(old)) >= n_first).astype(np.int64) if parts else None
         return Split(inputs, old.targets, tasks)
@@ -59,15 +58,15 @@ def two_parts(*, parts: bool = True) -> Dataset:
     return replace(made, **{name: split(old, N_FIRST if name == "train" else 5) for name, old in made.splits.items()})
 
 
-def mlp_run(name: str = "sequence", **settings) -> RunConfig:
+def mlp_run(name="sequence", **settings):
     protocol = {"epochs": 2, "batch_size": 4, "learning_rate": 0.05, "momentum": 0.9, "gradient_clip": 1.0}
     chosen = {**protocol, "optimizer": "sgd", "schedule": "constant", "width": 6, **settings}
     return run_config({"name": name, "of": OF} if name in ("joint", "sequence") else name, kind="mlp", **chosen)
 
 
-def table_run(seed: int = 0, data: Mapping[str, object] = {}, **settings: object) -> RunConfig:
+def table_run(seed=0, data=(), **settings):
     similarity = {} if settings.get("weighting") == "exact_match" else {"similarity": "inner_product"}
-    return run_config({**LOOKUP, **data}, kind="hash_table", seed=seed, **similarity, **settings)
+    return run_config({**LOOKUP, **dict(data)}, kind="hash_table", seed=seed, **similarity, **settings)
 
 
 class Example(NamedTuple):
@@ -76,24 +75,24 @@ class Example(NamedTuple):
     load: Callable[[Path], tuple[RunConfig, Dataset]]
     engine: str = "auto"
 
-    def train(self, folder: Path, *configs: RunConfig, **options) -> list[RunResult]:
+    def train(self, folder, *configs, **options):
         own, dataset = self.load(folder)
         return train_runs(configs or (own,), dataset, engine=self.engine, **options)
 
 
-def _fit(kind: str, **settings) -> Example:
+def _fit(kind, **settings):
     return Example(lambda folder: (run_config(images().config, kind=kind, seed=3, **settings), images()))
 
 
-def _network(data: Dataset | None = None, **settings) -> Example:
+def _network(data=None, **settings):
     return Example(lambda folder: (network_run(data or images(), **settings), data or images()))
 
 
-def _text(make: Callable[..., RunConfig], **settings) -> Example:
+def _text(make, **settings):
     return Example(lambda folder: (make(text_file(folder), epochs=3, **settings), text_dataset(text_file(folder))))
 
 
-def _table(**settings) -> Example:
+def _table(**settings):
     config = table_run(data={"validation": 32}, **settings)
     return Example(lambda folder: (config, load_dataset(config.dataset)))
 

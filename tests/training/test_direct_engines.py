@@ -16,12 +16,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import idwbench
-from idwbench.data.dataset import Dataset, Split
+from idwbench.data.dataset import Split
 from idwbench.errors import ConfigError
 from idwbench.models.kernel_regression import scott_bandwidth
 from idwbench.runs.config import run_config
 from idwbench.runs.kinds.scikit_learn import SCIKIT_LEARN_METHODS
-from idwbench.runs.results import RunResult
 from idwbench.training.direct_engines import ENGINES
 
 SEED = 3
@@ -62,7 +61,7 @@ REGRESSORS: list[tuple[int, str, dict[str, Any], Any]] = [
 ]
 
 
-def fitted(dataset: Dataset, method: str | None = None, **settings: Any) -> RunResult:
+def fitted(dataset, method=None, **settings):
     """Run a method of scikit-learn, a baseline with `prototypes`, or kernel regression."""
     kind = "scikit_learn" if method in SCIKIT_LEARN_METHODS else "baseline" if method else "kernel_regression"
     config = run_config(dataset.config, kind=kind, seed=SEED, **({"method": method} if method else {}), **settings)
@@ -70,7 +69,7 @@ def fitted(dataset: Dataset, method: str | None = None, **settings: Any) -> RunR
     return train_run(config, dataset)
 
 
-def overlapping() -> Dataset:
+def overlapping():
     """Classes that overlap, so that methods differ."""
     dataset = make_dataset(60, validation=True, constant_feature=False)
     noise = np.random.default_rng(1)
@@ -79,7 +78,7 @@ def overlapping() -> Dataset:
     return dataset
 
 
-def with_train(dataset: Dataset, inputs: Any = ..., targets: Any = ...) -> Dataset:
+def with_train(dataset, inputs=..., targets=...):
     """Return a data set with other training inputs or targets, which may be broadcast."""
     pairs = ((dataset.train.inputs, inputs), (dataset.train.targets, targets))
     arrays = [old if new is ... else np.broadcast_to(new, old.shape).astype(old.dtype) for old, new in pairs]
@@ -94,7 +93,7 @@ OF_SIGNED_ZEROS = with_train(BLOBS, inputs=np.array([-0.0, *[0.0] * 22])[:, None
 OF_ONE_POINT = with_train(make_regression(n_train=3), inputs=1)
 
 
-def assert_errors_are_those(result: RunResult, dataset: Dataset, name: str, predicted: np.ndarray) -> None:
+def assert_errors_are_those(result, dataset, name, predicted):
     """Compare RMSE and R² in the units of the targets, whose scaling is 3 t + 5."""
     truth, predicted = dataset.splits[name].targets * 3.0 + 5, predicted.reshape(-1, dataset.n_outputs) * 3 + 5
     # The root of the mean over all outputs.
@@ -104,7 +103,7 @@ def assert_errors_are_those(result: RunResult, dataset: Dataset, name: str, pred
     assert result.metric("r2", name) == pytest.approx(r2, rel=1e-4, abs=1e-5)
 
 
-def assert_answers_are_those(result: RunResult, dataset: Dataset, estimator: Any) -> None:
+def assert_answers_are_those(result, dataset, estimator):
     """Compare the accuracy on every split with that of an estimator which was fitted."""
     assert [*dataset.splits] == ["train", "validation", "test", "holdout"]
     for name, split in dataset.splits.items():

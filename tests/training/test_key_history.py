@@ -6,29 +6,26 @@ import torch
 from blob_data import make_dataset, make_regression
 from engine_runs import train_run
 from kinds import prototypes_run
-from numpy.typing import NDArray
 
 import idwbench
 from idwbench.attention.forward import prototype_logits
 from idwbench.attention.scores import METHODS, get_method
-from idwbench.data.dataset import Dataset
 from idwbench.dual.key_history import KeyHistory
 from idwbench.errors import ResultsError, TrainingError
-from idwbench.results.records import StoredRun
-from idwbench.runs.config import RunConfig, run_config
+from idwbench.runs.config import run_config
 from idwbench.training import replay as replay_module
-from idwbench.training.replay import AbstractReplay, Prototypes, Snapshot, Steps, key_history, replay_keys, run_replay
+from idwbench.training.replay import AbstractReplay, Prototypes, Steps, key_history, replay_keys, run_replay
 from idwbench.training.threads import limited_threads
 
 
 class Float64Replay(AbstractReplay):
     """Trains in float64 by the optimizers of torch; goes back by beginning anew."""
 
-    def __init__(self, config: RunConfig, dataset: Dataset) -> None:
+    def __init__(self, config, dataset):
         super().__init__(config, dataset, np.random.default_rng(config.seed))
         self.begin()
 
-    def begin(self) -> None:
+    def begin(self):
         generator, model, p = np.random.default_rng(1), self.config.network, self.protocol
         sizes = (model.prototypes, self.dataset.n_features), (model.prototypes, self.dataset.n_outputs)
         self.parameters = [torch.from_numpy(generator.normal(size=size)).requires_grad_() for size in sizes]
@@ -39,7 +36,7 @@ class Float64Replay(AbstractReplay):
         self.optimizer = kind(self.parameters, weight_decay=p.weight_decay, **options)
         self.taken, self.clip = 0, 1.0
 
-    def loss(self, rows: NDArray[np.int64]) -> torch.Tensor:
+    def loss(self, rows):
         train, model = self.dataset.train, self.config.network
         inputs, targets = torch.from_numpy(train.inputs[rows]).double(), torch.from_numpy(train.targets[rows])
         outputs = prototype_logits(get_method(model.method), model.parameters, inputs, *self.parameters)
@@ -47,7 +44,7 @@ class Float64Replay(AbstractReplay):
             return torch.nn.functional.mse_loss(outputs, targets.double())
         return torch.nn.functional.cross_entropy(outputs, targets)
 
-    def take(self, steps: Steps) -> None:
+    def take(self, steps):
         for rows in steps.rows:
             self.optimizer.zero_grad()
             self.loss(rows).backward()
@@ -58,24 +55,24 @@ class Float64Replay(AbstractReplay):
             self.optimizer.step()
             self.taken += 1
 
-    def prototypes(self) -> Prototypes:
+    def prototypes(self):
         names = {"adam": "exp_avg_sq", "adam_amsgrad": "max_exp_avg_sq"}
         state, name = self.optimizer.state[self.parameters[0]], names.get(self.protocol.optimizer)
         keys, values = (parameter.detach().numpy().copy() for parameter in self.parameters)
         squares = state[name].numpy().copy() if state and name else np.zeros(keys.shape)
         return Prototypes(keys, values, squares if name else None)
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self):
         now = self.prototypes()
         return {"keys": now.keys, "values": now.values, "taken": np.array(self.taken)}
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(self, snapshot):
         self.begin()
         for steps in self.steps(0, int(snapshot["taken"])):
             self.take(steps)
 
 
-def superposed_shares(replay: Float64Replay) -> NDArray[np.float64]:
+def superposed_shares(replay):
     """Train, and return the shares of each sample, (rows, prototypes), and of the initial keys in the last row.
 
     The steps of an optimizer are a linear function of the gradients once the divisors of Adam are given. So the keys
@@ -148,7 +145,7 @@ def test_top_samples_are_sorted_by_share_with_ties_by_row_and_counted_for_a_half
 
 
 # The engines
-def trained_and_replayed(dataset: Dataset, engine: str = "torch", **settings: object):
+def trained_and_replayed(dataset, engine="torch", **settings):
     """Return the replay of a run, and its keys and values."""
     base = {"prototypes": 3, "learning_rate": 0.02, "initialisation": "mean"}
     config = prototypes_run(dataset, **{**base, **settings})
@@ -157,7 +154,7 @@ def trained_and_replayed(dataset: Dataset, engine: str = "torch", **settings: ob
         return run_replay(config, dataset, engine, "cpu"), arrays["keys"], arrays["values"]
 
 
-def history(dataset: Dataset, **settings: object) -> KeyHistory:
+def history(dataset, **settings):
     return replay_keys(*trained_and_replayed(dataset, **settings))
 
 
@@ -205,7 +202,7 @@ def test_keys_within_rounding_are_accepted_and_others_and_too_little_memory_are_
 
 
 def test_the_history_of_a_stored_run_is_one_call_and_others_are_refused_in_one_line(tmp_path, monkeypatch):
-    def trained(engine: str = "torch", **settings: object) -> StoredRun:
+    def trained(engine="torch", **settings):
         return idwbench.train(run_config("two_moons", prototypes=2, **settings), tmp_path / "results.db", engine=engine)
 
     run, diverged = trained(epochs=1), trained(method="gaussian", epochs=2, learning_rate=1e37)

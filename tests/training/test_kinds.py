@@ -1,22 +1,18 @@
 """What the runs of every kind promise: the same bytes, also of an interrupted training, and how a run ends."""
 
-from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from kinds import KINDS, PROTOTYPES, RECORDED, RESUMED, TIMED, TRAINED, Example
+from kinds import KINDS, PROTOTYPES, RECORDED, RESUMED, TIMED, TRAINED
 from torch import nn
 
 from idwbench.attention.scores import METHODS
 from idwbench.errors import RecordingError
 from idwbench.models.modules import PrototypeNetwork
-from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import HEADLINES, METRICS
 from idwbench.runs.protocol import learning_rate
-from idwbench.runs.results import RunResult
 from idwbench.training.checkpoints import CheckpointFile
 from idwbench.training.engine import Context
 from idwbench.training.module_training import ModuleTraining, activation_memory
@@ -28,11 +24,11 @@ class Interrupted(Exception):
     pass
 
 
-def with_protocol(config: RunConfig, **settings) -> RunConfig:
+def with_protocol(config, **settings):
     return config.model_copy(update={"protocol": config.protocol.model_copy(update=settings)})
 
 
-def outcome(result: RunResult) -> dict[str, object]:
+def outcome(result):
     """Everything that a run gave but times and the name of its recording."""
     return {
         "arrays": {name: array.tobytes() for name, array in result.arrays.items() if name != "recording"},
@@ -42,26 +38,26 @@ def outcome(result: RunResult) -> dict[str, object]:
     }
 
 
-def files_in(folder: Path) -> dict[str, bytes]:
+def files_in(folder):
     return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
-def each(examples: dict[str, Example]) -> pytest.MarkDecorator:
+def each(examples):
     return pytest.mark.parametrize("kind", examples.values(), ids=examples)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """The folder of the texts that runs learn, and of the recordings of runs that were not interrupted."""
     return tmp_path_factory.mktemp("kinds")
 
 
 @pytest.fixture(scope="module")
-def whole(folder: Path) -> Callable[[Example], tuple[RunResult, list[int]]]:
+def whole(folder):
     """Trains the run of an example once; returns its result and the epochs that it reported."""
 
     @cache
-    def trained(kind: Example) -> tuple[RunResult, list[int]]:
+    def trained(kind):
         epochs: list[int] = []
         (result,) = kind.train(folder, on_epoch=epochs.append, recording_folder=folder / "recordings")
         return result, epochs
@@ -126,11 +122,11 @@ def test_a_diverged_run_has_its_curve_up_to_there_and_nothing_else(kind, folder,
     assert not any(tmp_path.iterdir())
 
 
-def stop_within_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+def stop_within_an_epoch(monkeypatch):
     """Interrupt the next training before the second step of its second epoch, after a checkpoint."""
     original = ModuleTraining._step
 
-    def step(self, batch, rate) -> None:
+    def step(self, batch, rate):
         if (self.progress.epoch, self.progress.step) == (1, 1):
             self._save()
             monkeypatch.setattr(ModuleTraining, "_step", original)
@@ -140,7 +136,7 @@ def stop_within_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ModuleTraining, "_step", step)
 
 
-def stop_after_two(epoch: int) -> None:
+def stop_after_two(epoch):
     if epoch == 2:
         raise Interrupted
 

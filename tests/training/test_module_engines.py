@@ -12,7 +12,6 @@ from kinds import IDW_HEAD, LEARNED, images, mlp_run, network_run, table_run, tw
 from torch.nn.functional import cross_entropy
 
 from idwbench.attention.scores import get_method
-from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.data.synthetic import draw_queries, draw_table
 from idwbench.dual.recording import Recording
@@ -23,13 +22,11 @@ from idwbench.models.patch_comparison import compare_ways
 from idwbench.models.patch_study import study_patches
 from idwbench.models.patches import Base
 from idwbench.models.perceptron import initial_mlp, mlp_from_arrays
-from idwbench.runs.config import RunConfig
-from idwbench.runs.results import RunResult
 
 # Perceptrons: on one data set and on one after the other, sums of keys, and recordings
 
 
-def drawn_rows(config: RunConfig, dataset: Dataset) -> list[np.ndarray]:
+def drawn_rows(config, dataset):
     """The rows of each step, drawn by the rules of the docs."""
     generator = np.random.default_rng(config.seed)
     generator.integers(2**63)  # the seed of the weights
@@ -42,7 +39,7 @@ def drawn_rows(config: RunConfig, dataset: Dataset) -> list[np.ndarray]:
     return found
 
 
-def float64_training(config: RunConfig, dataset: Dataset) -> SimpleNamespace:
+def float64_training(config, dataset):
     """Take the same steps in float64 with modules of PyTorch; return network, and labels, keys and losses of slots."""
     protocol, rows = config.protocol, drawn_rows(config, dataset)
     network = initial_mlp(config.model, dataset, np.random.default_rng(config.seed)).double()
@@ -172,7 +169,7 @@ def test_quality_and_patches_of_the_head_are_those_of_prototypes_for_features():
     assert {name: result.metrics[name] for name in expected} == pytest.approx(expected, rel=1e-5)
 
 
-def test_patches_of_the_head_are_compared_in_the_space_of_features() -> None:
+def test_patches_of_the_head_are_compared_in_the_space_of_features():
     data, result = images(), train_run(network_run(**IDW_HEAD, patches=3, compare=True), images())
     network = network_from_arrays(result.config.model, data, result.arrays)
     features = {name: replace(part, inputs=network.features(part.inputs)) for name, part in data.splits.items()}
@@ -202,7 +199,7 @@ def test_only_idw_heads_with_epsilon_above_0_are_patched(settings):
 SGD = {"projections": "linear", "epochs": 1, "batch_size": 64, "optimizer": "sgd"}
 
 
-def trained(**settings: object) -> RunResult:
+def trained(**settings):
     config = table_run(**settings)
     return train_run(config, load_dataset(config.dataset))
 

@@ -1,6 +1,5 @@
 """What both engines of prototypes promise: the numbers of a plain PyTorch loop in float64, stacks, and how runs end."""
 
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import product
 
@@ -14,14 +13,13 @@ from sweep_specs import sweep_spec
 
 from idwbench.attention.forward import prototype_logits
 from idwbench.attention.scores import METHODS, get_method
-from idwbench.data.dataset import Dataset, Split
+from idwbench.data.dataset import Split
 from idwbench.errors import ConfigError
 from idwbench.models.initialisation import initial_prototypes
 from idwbench.results.store import Results
-from idwbench.runs.config import RunConfig, run_config
+from idwbench.runs.config import run_config
 from idwbench.runs.datasets import parse_dataset
 from idwbench.runs.protocol import learning_rate
-from idwbench.runs.results import RunResult
 from idwbench.sweep.execution import run_sweep, train
 from idwbench.training.kernel_runs import MOST_THREADS, useful_threads
 from idwbench.training.threads import limited_threads
@@ -49,13 +47,13 @@ def prototypes_with_a_hit(model, dataset, moments, generator):
     return keys, values
 
 
-def start_with(monkeypatch: pytest.MonkeyPatch, prototypes=random_prototypes) -> None:
+def start_with(monkeypatch, prototypes=random_prototypes):
     """Let both engines begin at other prototypes."""
     for module in ("torch_engine", "kernel_runs"):
         monkeypatch.setattr(f"idwbench.training.{module}.initial_prototypes", prototypes)
 
 
-def plain_loop(config: RunConfig, dataset: Dataset, dtype: torch.dtype, prototypes=random_prototypes):
+def plain_loop(config, dataset, dtype, prototypes=random_prototypes):
     """Return keys, values and the loss of each epoch: one model, one optimizer, one loop."""
     p, generator = config.protocol, np.random.default_rng(config.seed)
     pair = prototypes(config.model, dataset, dataset.moments, generator)
@@ -85,7 +83,7 @@ def plain_loop(config: RunConfig, dataset: Dataset, dtype: torch.dtype, prototyp
     return [*(tensor.detach().double().numpy() for tensor in tensors), np.array(losses)]
 
 
-def assert_near_float64(results: Iterable[RunResult], dataset: Dataset, prototypes=random_prototypes) -> None:
+def assert_near_float64(results, dataset, prototypes=random_prototypes):
     """Compare keys, values and losses of runs with one configuration with the plain loop in float64.
 
     The bound is what rounding does to the same loop in float32, times 30, since another order of sums may be less
@@ -123,17 +121,17 @@ LARGE = replace(LARGE, train=Split(NOISE, LARGE.train.labels))
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
+def _one_thread():
     with limited_threads(1):
         yield
 
 
 @pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest) -> str:
+def engine(request):
     return request.param
 
 
-def by_both(config: RunConfig, dataset: Dataset):
+def by_both(config, dataset):
     return [train_run(config, dataset, engine=name) for name in ENGINES]
 
 
@@ -182,7 +180,7 @@ def test_a_step_is_the_gradient_of_float64_also_where_a_key_equals_an_input(meth
         assert_near_float64([run], data, prototypes_with_a_hit)
 
 
-def large(method: str = "idw", **settings: object) -> RunConfig:
+def large(method="idw", **settings):
     return prototypes_run(LARGE, method, **{"prototypes": 300, "batch_size": 250, "epochs": 1, **settings})
 
 
