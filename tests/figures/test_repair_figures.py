@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 from made import assert_no_words_overlap, draw, words
 from matplotlib.container import ErrorbarContainer
-from stored_runs import stored_run
+from stored_runs import run_result, stored_run
 
 from idwbench.errors import ConfigError
 from idwbench.figures.repairs import collect_planes
 from idwbench.figures.runs import Selection
 from idwbench.report.render import render
-from idwbench.report.selection import report_tables
+from idwbench.report.selection import report_tables, select_runs
+from idwbench.results.store import Results
+from idwbench.runs.config import run_config
 from idwbench.runs.metrics import PATCH_MEASURES, PATCH_WAYS
 
 WAYS = ("unpatched", "local", "fine_tuning")
@@ -104,3 +106,13 @@ def test_a_report_of_comparisons_has_two_tables_of_ways_for_each_model():
 def test_a_metric_of_a_comparison_has_the_table_of_any_metric():
     (table,) = report_tables([compared(seed) for seed in range(2)], "better")
     assert {"local", "fine_tuning", "unpatched"} <= {column.name for column in table.columns}
+
+
+def test_comparisons_of_networks_which_have_an_accuracy_too_are_read_whole(tmp_path):
+    config = run_config("digits", kind="network", encoder="mlp", head="idw", prototypes=20, compare=True)
+    metrics = {("test", "accuracy"): 0.9} | compared(0).metrics
+    results = Results(tmp_path / "results.db")
+    results.lease(results.register_sweep("heads", "", "name: heads", [config]))
+    results.finish([run_result(config, metrics=metrics)], data_sha256="0" * 64)
+    alone, _ = report_tables(select_runs(results, "heads"))
+    assert alone.title.endswith("40 wrong inputs one at a time")
