@@ -9,12 +9,9 @@ from idwbench.report.frame import Row, Runs, rows, run_table
 from idwbench.report.labels import count_label
 from idwbench.report.statistics import Statistic
 from idwbench.report.tables import MISSING, Cell, Column, Table, nonempty, text_column
-from idwbench.runs.config import RunConfig
-from idwbench.runs.kinds.network import NetworkConfig
-from idwbench.runs.kinds.patch_study import PatchStudyConfig
 from idwbench.runs.metrics import METRICS, PATCH_MEASURES, PATCH_WAYS
 
-__all__ = ["TOGETHER", "WAY_LABELS", "Compared", "compared_models", "is_comparison", "repair_tables"]
+__all__ = ["TOGETHER", "WAY_LABELS", "Compared", "compared_models", "repair_tables"]
 
 WAY_LABELS = {
     "unpatched": "unpatched",
@@ -55,15 +52,10 @@ _NOTES = (
 Compared = tuple[Row, Mapping[str, Mapping[str, Statistic]]]
 
 
-def is_comparison(config: RunConfig) -> bool:
-    """Return whether a run compares ways to mend predictions."""
-    return isinstance(config.model, NetworkConfig | PatchStudyConfig) and config.model.compare
-
-
 def compared_models(runs: Runs) -> list[Compared]:
     """Return each model of the complete runs that compare ways to mend predictions, in the order of its first run."""
     table = run_table(runs)
-    is_compared = table.config.map(is_comparison).astype(bool)
+    is_compared = table.config.map(lambda config: getattr(config.model, "compare", False)).astype(bool)
     table = table[is_compared & (table.state == "complete")]
     measures = [*PATCH_MEASURES, "relative_radius", *(f"{name}{TOGETHER}" for name in PATCH_MEASURES)]
     by_measure = {name: {row.number: row.statistics for row in rows(table, name)} for name in [*measures, "patched"]}

@@ -81,7 +81,7 @@ def _read(results: Results, kind: str, name: str, metric: str | None) -> pandas.
     wanted = [metric] if metric else headlines(complete)
     known = [pair for pair in table.columns if isinstance(pair, tuple) and pair[1] in wanted]
     # Messages name all metrics, and tables of perceptrons and of comparisons have many.
-    has_many = metric is None and (has_only_perceptrons(table) or has_comparisons(table))
+    has_many = metric is None and (has_only_perceptrons(table) or _has_comparisons(table))
     return table if not has_many and complete[known].notna().any(axis=1).all() else read()
 
 
@@ -90,11 +90,9 @@ def has_only_perceptrons(runs: Runs) -> bool:
     return all(config.model.kind == "mlp" for config in _configs(runs))
 
 
-def has_comparisons(runs: Runs) -> bool:
+def _has_comparisons(runs: Runs) -> bool:
     """Return whether some runs compare ways to mend predictions."""
-    from idwbench.report.repairs import is_comparison
-
-    return any(map(is_comparison, _configs(runs)))
+    return any(getattr(config.model, "compare", False) for config in _configs(runs))
 
 
 def _configs(runs: Runs) -> Iterable[RunConfig]:
@@ -124,13 +122,14 @@ def report_tables(
         ConfigError: no run has the metric, or none on that split.
     """
     from idwbench.report import by_dataset as side_by_side
-    from idwbench.report.repairs import repair_tables
     from idwbench.report.summaries import section_tables, summarise
 
     if by_dataset:
         return side_by_side.by_dataset(summarise(runs, metric), split)
     if metric is None and not intervals and has_only_perceptrons(runs):
         return dual_form(runs)
-    if metric is None and has_comparisons(runs):
+    if metric is None and _has_comparisons(runs):
+        from idwbench.report.repairs import repair_tables
+
         return repair_tables(runs)
     return section_tables(summarise(runs, metric, intervals=intervals))
