@@ -249,7 +249,9 @@ def test_a_regression_keeps_an_answer_within_the_tolerance_while_another_is_patc
         base, inputs[:2]
     )
     np.testing.assert_allclose(patched[0], outputs[0] + 1, atol=1e-9)
-    assert 0 < np.abs(patched[1] - outputs[1]).max() <= 0.01 * (1 if rows is None else outputs[2:].std())
+    change = np.abs(patched[1] - outputs[1]).max()
+    assert change <= 0.01 * (1 if rows is None else outputs[2:].std())
+    assert change > 0 or radius is None  # a radius that is chosen may be too small to change it at all
 
 
 def test_rows_that_occur_many_times_do_not_make_the_largest_radius_zero(base, rows, demand):
