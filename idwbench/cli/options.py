@@ -58,7 +58,8 @@ def argument(text: str, **settings: Any) -> Any:
 
 def dataset_names() -> list[str]:
     """Return the names of the data sets that are no files of the user, for the completion by a shell."""
-    from idwbench.runs.datasets import DATASETS, FileConfig
+    from idwbench.runs.dataset_base import FileConfig
+    from idwbench.runs.datasets import DATASETS
 
     return sorted(name for name, kind in DATASETS.items() if not issubclass(kind, FileConfig))
 
@@ -171,7 +172,7 @@ def _parameters() -> Iterator[inspect.Parameter]:
 
 def _settings() -> Iterator[inspect.Parameter]:
     """Yield an option for each setting of a training."""
-    from idwbench.runs.datasets import TableFileConfig
+    from idwbench.runs.dataset_base import TableFileConfig
     from idwbench.runs.kinds.prototypes import PrototypesConfig
     from idwbench.runs.protocol import Protocol
 

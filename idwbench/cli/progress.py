@@ -17,7 +17,7 @@ from idwbench.errors import error_summary, printable
 from idwbench.report.labels import count_label, dataset_words, setting_label, value_label
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
-from idwbench.runs.datasets import DatasetConfig
+from idwbench.runs.dataset_base import DatasetConfig
 from idwbench.runs.metrics import HEADLINES
 from idwbench.runs.protocol import Protocol
 from idwbench.runs.results import RunResult

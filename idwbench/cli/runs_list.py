@@ -11,7 +11,7 @@ from idwbench.cli.output import echo, echo_json, print_table
 from idwbench.errors import last_line
 from idwbench.report.labels import value_label
 from idwbench.results import DEFAULT_DATABASE
-from idwbench.runs.datasets import Task
+from idwbench.runs.dataset_base import Task
 from idwbench.runs.metrics import HEADLINES, METRICS
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from idwbench.cli.options import DATASET_SETTINGS, EngineName, dataset_names, ke
 from idwbench.cli.output import echo, print_model
 from idwbench.files import check_model_path, check_output
 from idwbench.results import DEFAULT_DATABASE
-from idwbench.runs.datasets import DATASETS, FileConfig, LanguageConfig
+from idwbench.runs.dataset_base import FileConfig, LanguageConfig
+from idwbench.runs.datasets import DATASETS
 
 __all__ = ["OPTIONS", "train"]
 

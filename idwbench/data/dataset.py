@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.runs.datasets import DatasetConfig, Task
+from idwbench.runs.dataset_base import DatasetConfig, Task
 from idwbench.runs.metrics import evaluate
 
 __all__ = [

@@ -13,7 +13,7 @@ from platformdirs import user_cache_path
 
 from idwbench.errors import DatasetError, IdwbenchError
 from idwbench.files import file_sha256, make_folder, read_file, write_file
-from idwbench.runs.datasets import DatasetConfig, FileConfig
+from idwbench.runs.dataset_base import DatasetConfig, FileConfig
 
 __all__ = ["DATA_VARIABLE", "data_folder", "download", "read_checked", "resolve_files"]
 

@@ -164,23 +164,17 @@ def load_parts(config: PartsConfig, folder: Path) -> RawData:
     deviation over both parts, from those of each. The checksum is that of the parts' checksums.
 
     Raises:
-        DatasetError: a part is missing or altered, or has too few rows for validation; or the parts have images of
-            different shapes, or different numbers of classes.
+        DatasetError: a part is missing or altered, or has too few rows for validation.
     """
     parts = [load_images(part, folder) for part in config.parts]
-    first = parts[0]
-    for name, other in zip(config.of[1:], parts[1:], strict=True):
-        if (other.image_shape, len(other.class_names)) != (first.image_shape, len(first.class_names)):
-            problem = f"{config.of[0]} and {name} have images of other shapes or other numbers of classes"
-            raise DatasetError(problem, location=("of",))
     split = [split_off_validation(part, raw) for part, raw in zip(config.parts, parts, strict=True)]
     validation = [apart for _, apart in split if apart is not None]
     return RawData(
         _joined([rest for rest, _ in split]),
         _joined([raw.test for raw in parts]),
         validation=_joined(validation) if validation else None,
-        class_names=tuple(str(label) for label in range(len(first.class_names))),
-        image_shape=first.image_shape,
+        class_names=tuple(str(label) for label in range(len(parts[0].class_names))),
+        image_shape=parts[0].image_shape,
         scaling=_shared_scaling([raw.scaling for raw in parts]),
         sha256=hashlib.sha256("\n".join(str(raw.sha256) for raw in parts).encode()).hexdigest(),
     )

@@ -13,7 +13,8 @@ from idwbench.data.synthetic import GENERATORS, TABLES, drawn_numbers, load_look
 from idwbench.data.text import load_aesop, load_text, load_wikitext_2
 from idwbench.errors import DatasetError
 from idwbench.machine import check_memory
-from idwbench.runs.datasets import DatasetConfig, FileConfig, LookupConfig, dataset_label
+from idwbench.runs.dataset_base import DatasetConfig, FileConfig
+from idwbench.runs.datasets import LookupConfig, dataset_label
 
 __all__ = ["LOADERS", "check_size", "load_dataset"]
 

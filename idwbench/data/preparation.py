@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from idwbench.data.dataset import Dataset, Scaling, Split, array_sha256
 from idwbench.errors import DatasetError
-from idwbench.runs.datasets import DatasetConfig, LanguageConfig, PartsConfig
+from idwbench.runs.dataset_base import DatasetConfig, LanguageConfig
+from idwbench.runs.datasets import PartsConfig
 
 __all__ = [
     "HOLDOUT_STREAM",

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from idwbench.data.dataset import Scaling
 from idwbench.data.preparation import HOLDOUT_STREAM, RawData, RawSplit, ScalingChoice, random_stream
-from idwbench.runs.datasets import DatasetConfig, LookupConfig, SineConfig, TableConfig, TwoMoonsConfig
+from idwbench.runs.dataset_base import DatasetConfig, TableConfig
+from idwbench.runs.datasets import LookupConfig, SineConfig, TwoMoonsConfig
 
 __all__ = [
     "GENERATORS",

@@ -20,7 +20,8 @@ from idwbench.data.folder import read_checked
 from idwbench.data.preparation import RawData, RawSplit
 from idwbench.errors import DatasetError
 from idwbench.files import read_file
-from idwbench.runs.datasets import AesopConfig, LanguageConfig, TextConfig, WikiText2Config
+from idwbench.runs.dataset_base import LanguageConfig
+from idwbench.runs.datasets import AesopConfig, TextConfig, WikiText2Config
 
 __all__ = [
     "CHARACTERS",

@@ -27,7 +27,8 @@ from idwbench.explanations.training_data import residual_warnings
 from idwbench.models.text_model import LstmLanguageModel, TextModel, load_language_model
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
-from idwbench.runs.datasets import LARGEST_VOCABULARY, DatasetConfig, dataset_label
+from idwbench.runs.dataset_base import LARGEST_VOCABULARY, DatasetConfig
+from idwbench.runs.datasets import dataset_label
 from idwbench.runs.kinds.lstm_lm import LstmConfig
 
 __all__ = ["HITS", "LINE_END", "ExplainedPrompt", "Passage", "PassageLayer", "explain_prompt"]

@@ -19,7 +19,7 @@ from idwbench.report.frame import Row
 from idwbench.report.labels import count_label, value_label
 from idwbench.report.summaries import Section, summarise
 from idwbench.results.records import StoredRun
-from idwbench.runs.datasets import DatasetConfig
+from idwbench.runs.dataset_base import DatasetConfig
 
 if TYPE_CHECKING:
     from idwbench.results.store import Results

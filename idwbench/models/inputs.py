@@ -19,7 +19,8 @@ from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError, PatchError, did_you_mean
 from idwbench.files import read_file
 from idwbench.runs.config import RunConfig
-from idwbench.runs.datasets import DatasetConfig, PartsConfig, parse_dataset
+from idwbench.runs.dataset_base import DatasetConfig
+from idwbench.runs.datasets import PartsConfig, parse_dataset
 
 if TYPE_CHECKING:
     from idwbench.models.saved_model import SavedModel

@@ -13,7 +13,7 @@ from idwbench.attention.records import ParameterValue
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
 from idwbench.machine import check_memory
-from idwbench.runs.datasets import Task
+from idwbench.runs.dataset_base import Task
 from idwbench.runs.kinds.scikit_learn import ScikitLearnConfig
 
 __all__ = ["FittedEstimator", "check_data", "make_estimator"]

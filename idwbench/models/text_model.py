@@ -19,7 +19,7 @@ from idwbench.data.text import CHARACTERS, Tokenizer, text_tokenizer
 from idwbench.errors import ConfigError
 from idwbench.models.modules import complete_run, with_parameters
 from idwbench.models.transformer import Transformer, initialise_transformer
-from idwbench.runs.datasets import LanguageConfig
+from idwbench.runs.dataset_base import LanguageConfig
 from idwbench.runs.kinds.lstm_lm import LstmConfig
 from idwbench.runs.kinds.transformer_lm import LanguageModelConfig
 

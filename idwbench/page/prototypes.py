@@ -29,7 +29,7 @@ from idwbench.runs.metrics import HEADLINES
 if TYPE_CHECKING:
     from idwbench.data.dataset import Dataset
     from idwbench.results.store import Results
-    from idwbench.runs.datasets import DatasetConfig
+    from idwbench.runs.dataset_base import DatasetConfig
 
 __all__ = ["prototypes_part"]
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from idwbench.attention.scores import METHODS
 from idwbench.runs.config import RunConfig
-from idwbench.runs.datasets import DatasetConfig, dataset_label
+from idwbench.runs.dataset_base import DatasetConfig
+from idwbench.runs.datasets import dataset_label
 from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.kinds.scikit_learn import SCIKIT_LEARN_METHODS, ScikitLearnConfig
 from idwbench.runs.metrics import METRICS

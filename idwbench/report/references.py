@@ -13,7 +13,8 @@ from typing import Literal, NamedTuple, get_args
 from idwbench.attention.scores import METHODS
 from idwbench.report.labels import protocol_label, value_label
 from idwbench.runs.config import RunConfig
-from idwbench.runs.datasets import DatasetConfig, PartsConfig
+from idwbench.runs.dataset_base import DatasetConfig
+from idwbench.runs.datasets import PartsConfig
 from idwbench.runs.kinds.mlp import MlpConfig
 from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig

@@ -14,7 +14,7 @@ from idwbench.report.frame import Runs, headlines
 from idwbench.report.tables import Table
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
-from idwbench.runs.datasets import Task
+from idwbench.runs.dataset_base import Task
 from idwbench.runs.kinds.models import MODELS
 from idwbench.runs.metrics import HEADLINES, QUALITY_METRICS
 

@@ -42,7 +42,8 @@ from idwbench.report.tables import (
     text_column,
 )
 from idwbench.runs.config import RunConfig
-from idwbench.runs.datasets import DATASETS, DatasetConfig, dataset_identity, dataset_label
+from idwbench.runs.dataset_base import DatasetConfig
+from idwbench.runs.datasets import DATASETS, dataset_identity, dataset_label
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.metrics import METRICS
 from idwbench.runs.protocol import Protocol, default_protocol

@@ -11,7 +11,8 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 from idwbench.errors import ResultsError
 from idwbench.results.tables import dialect_insert, insert_rows, rows_by_key, runs, sweep_runs, sweeps
 from idwbench.runs.config import RunConfig
-from idwbench.runs.datasets import FileConfig, dataset_identity
+from idwbench.runs.dataset_base import FileConfig
+from idwbench.runs.datasets import dataset_identity
 from idwbench.runs.settings import is_storable
 
 __all__ = ["plan_runs", "register_sweep"]

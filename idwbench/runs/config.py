@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from pydantic import PlainValidator, SerializeAsAny, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from idwbench.errors import ConfigError, UnknownSettingError, did_you_mean
-from idwbench.runs.datasets import DATASETS, DatasetConfig, PartsConfig, dataset_label, parse_dataset
+from idwbench.runs.dataset_base import DatasetConfig
+from idwbench.runs.datasets import DATASETS, PartsConfig, dataset_label, parse_dataset
 from idwbench.runs.kinds.models import MODELS, ModelConfig, model_setting_names, parse_model
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig

@@ -2,39 +2,39 @@
 
 # No postponed annotations: pydantic would compile each of them again.
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
-from pydantic_core import PydanticCustomError
 
 from idwbench.errors import ConfigError, did_you_mean
-from idwbench.runs.settings import Count, Fraction, NonNegative, Seed, Settings, added, validated
+from idwbench.runs.dataset_base import (
+    CountOrZero,
+    DatasetConfig,
+    FileConfig,
+    LanguageConfig,
+    TableConfig,
+    TableFileConfig,
+)
+from idwbench.runs.settings import Count, Fraction, NonNegative, Seed, added, validated
 
 __all__ = [
     "DATASETS",
-    "LARGEST_VOCABULARY",
     "AesopConfig",
     "BlobsConfig",
     "CirclesConfig",
     "ClassTableConfig",
     "CsvConfig",
-    "DatasetConfig",
     "DiabetesConfig",
     "DigitsConfig",
-    "FileConfig",
     "Friedman1Config",
     "GaussianQuantilesConfig",
     "Hastie102Config",
     "HypercubeConfig",
     "ImageConfig",
-    "LanguageConfig",
     "LookupConfig",
     "NpzConfig",
     "PartsConfig",
     "SineConfig",
-    "TableConfig",
-    "TableFileConfig",
-    "Task",
     "TextConfig",
     "TwoMoonsConfig",
     "UnknownConfig",
@@ -44,34 +44,10 @@ __all__ = [
     "parse_dataset",
 ]
 
-Task = Literal["classification", "regression", "lookup", "language"]
-
-LARGEST_VOCABULARY = 2**24 - 1  # float32, the type of inputs, has all whole numbers up to it
-
-_VALIDATION = "Training rows for validation: a number, or a fraction below 1."
 _VALIDATION_SEED = "Seed of the choice of validation rows."
 _PIXELS = "Scaling of pixels: standard (the usual mean and standard deviation), or unit (x/255, from 0 to 1)."
 
-
-CountOrZero = Annotated[int, Field(ge=0, lt=2**31)]
 ClassCount = Annotated[int, Field(ge=2, le=10_000)]
-
-
-def _check_rows(value: object) -> object:
-    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
-    if not is_count and not (isinstance(value, float) and 0 < value < 1):
-        raise PydanticCustomError("rows", "expected a number of rows, or a fraction between 0 and 1")
-    return value
-
-
-class DatasetConfig(Settings):
-    """The settings of a data set, or of several that differ in their names only."""
-
-    name: str
-    validation: Annotated[int | float, BeforeValidator(_check_rows)] = added(0, "0.2.0", _VALIDATION)
-    if TYPE_CHECKING:  # each class declares them, in its own place in the order
-        task: Task
-        seed: int = 0
 
 
 class TwoMoonsConfig(DatasetConfig):
@@ -86,14 +62,6 @@ class TwoMoonsConfig(DatasetConfig):
     test_per_class: Count = 20
     holdout_per_class: CountOrZero = 2000
     noise: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.1
-    seed: Seed = 0
-
-
-class TableConfig(DatasetConfig):
-    """A table that scikit-learn ships, split by class or at random; needs no download."""
-
-    task: Literal["classification", "regression"] = "classification"
-    test_fraction: Fraction = 0.2
     seed: Seed = 0
 
 
@@ -283,24 +251,6 @@ class LookupConfig(DatasetConfig):
     validation: CountOrZero = added(0, "0.2.0", "Number of queries for validation.")
 
 
-class FileConfig(DatasetConfig):
-    """The user's own file, identified by its checksum and not by its path."""
-
-    suffixes: ClassVar[tuple[str, ...]]  # in lower case; the first one is named as an example
-
-    path: Annotated[str, Field(min_length=1)]
-    sha256: str | None = None
-
-
-class TableFileConfig(FileConfig):
-    """The user's own file with rows of features."""
-
-    scaling: Literal["standard", "none"] = "standard"
-    task: Literal["classification", "regression"] = added(
-        "classification", "0.2.0", "classification (labels) or regression (numeric targets)."
-    )
-
-
 class NpzConfig(TableFileConfig):
     """The arrays ``X_train, y_train, X_test, y_test`` of an ``.npz`` file."""
 
@@ -319,22 +269,6 @@ class CsvConfig(TableFileConfig):
     label: str = "label"
     test_fraction: Fraction = 0.2
     seed: Seed = 0
-
-
-class LanguageConfig(DatasetConfig):
-    """A text, whose validation part is contiguous: the end of the training part."""
-
-    task: Literal["language"] = "language"
-    seed: ClassVar[int] = 0  # type: ignore[misc]  # nothing is random
-    is_spaced: ClassVar[bool] = False  # whether words and punctuation are separated by spaces
-
-    tokens: Literal["characters", "words"] = added("characters", "0.2.0", "What is predicted: characters or words.")
-    vocabulary_size: Annotated[int, Field(ge=0, le=LARGEST_VOCABULARY)] = added(
-        0, "0.2.0", "Largest number of different tokens, the most frequent; 0 for all characters, or 10,000 words."
-    )
-    validation: Annotated[int | float, BeforeValidator(_check_rows)] = Field(
-        default=0.1, description="Tokens for validation: a number, or a fraction of the training part below 1."
-    )
 
 
 class TextConfig(LanguageConfig, FileConfig):

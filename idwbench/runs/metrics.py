@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from idwbench.runs.datasets import Task
+from idwbench.runs.dataset_base import Task
 
 __all__ = [
     "ATTENTION_METRICS",

@@ -19,7 +19,8 @@ from idwbench.errors import ClusterError, IdwbenchError, PluginError, error_summ
 from idwbench.plugins import load_plugin_code
 from idwbench.results.provenance import collect_provenance, package_versions
 from idwbench.runs.config import RunConfig
-from idwbench.runs.datasets import DatasetConfig, dataset_identity, dataset_label
+from idwbench.runs.dataset_base import DatasetConfig
+from idwbench.runs.datasets import dataset_identity, dataset_label
 from idwbench.sweep.threads import Answer, Stopped, train_stack
 from idwbench.training.engine import Context, EngineName
 from idwbench.training.selection import check_engine, engine_of

@@ -9,7 +9,8 @@ from typing import Any
 
 from idwbench.data.folder import resolve_files
 from idwbench.errors import ConfigError, DatasetError, UnknownSettingError, did_you_mean
-from idwbench.runs.datasets import DATASETS, DatasetConfig, PartsConfig, parse_dataset
+from idwbench.runs.dataset_base import DatasetConfig
+from idwbench.runs.datasets import DATASETS, PartsConfig, parse_dataset
 from idwbench.runs.kinds.models import ModelConfig, model_setting_names, parse_model
 from idwbench.runs.protocol import Protocol, parse_protocol
 

@@ -22,7 +22,7 @@ from idwbench.dual.recorder import Recorder
 from idwbench.models.modules import parameter_arrays
 from idwbench.models.text_model import LstmLanguageModel, NextTokenModel, language_network, text_metrics
 from idwbench.runs.config import RunConfig
-from idwbench.runs.datasets import LanguageConfig
+from idwbench.runs.dataset_base import LanguageConfig
 from idwbench.runs.kinds.lstm_lm import LstmConfig
 from idwbench.runs.kinds.transformer_lm import LanguageModelConfig, check_context
 from idwbench.runs.results import CurvePoint

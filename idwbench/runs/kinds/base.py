@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from idwbench.attention.records import Method, ParameterValue
 from idwbench.attention.scores import METHODS, get_method
 from idwbench.errors import ConfigError, did_you_mean
-from idwbench.runs.datasets import DatasetConfig, dataset_label
+from idwbench.runs.dataset_base import DatasetConfig
+from idwbench.runs.datasets import dataset_label
 from idwbench.runs.settings import Settings
 
 __all__ = [

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from idwbench.errors import ConfigError
-from idwbench.runs.datasets import DatasetConfig
+from idwbench.runs.dataset_base import DatasetConfig
 from idwbench.runs.kinds.base import ModelSettings, NoParameters, NoPlugin
 from idwbench.runs.settings import Count
 

@@ -10,7 +10,7 @@ from idwbench.attention.records import Method, Parameter, ParameterValue, Record
 from idwbench.attention.scores import get_method
 from idwbench.attention.weightings import WEIGHTINGS, get_weighting
 from idwbench.errors import ConfigError, did_you_mean
-from idwbench.runs.datasets import DatasetConfig
+from idwbench.runs.dataset_base import DatasetConfig
 from idwbench.runs.kinds.base import ModelSettings, NoPlugin, NoPrototypes
 
 __all__ = ["EQUALITY", "SIMILARITIES", "HashTableConfig"]

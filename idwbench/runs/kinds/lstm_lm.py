@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from idwbench.runs.datasets import DatasetConfig
+from idwbench.runs.dataset_base import DatasetConfig
 from idwbench.runs.kinds.base import ModelSettings, NoParameters, NoPlugin, NoPrototypes, check_recording
 from idwbench.runs.kinds.transformer_lm import check_text
 from idwbench.runs.settings import Count

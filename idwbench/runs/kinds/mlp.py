@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from idwbench.errors import ConfigError
-from idwbench.runs.datasets import DatasetConfig
+from idwbench.runs.dataset_base import DatasetConfig
 from idwbench.runs.kinds.base import ModelSettings, NoParameters, NoPlugin, NoPrototypes, check_recording
 from idwbench.runs.settings import Count
 

@@ -10,7 +10,7 @@ from idwbench.attention.kernels import KERNELS
 from idwbench.attention.scores import all_parameters
 from idwbench.attention.weightings import WEIGHTINGS
 from idwbench.errors import ConfigError, did_you_mean
-from idwbench.runs.datasets import DatasetConfig
+from idwbench.runs.dataset_base import DatasetConfig
 from idwbench.runs.kinds.baseline import BaselineConfig
 from idwbench.runs.kinds.hash_table import HashTableConfig
 from idwbench.runs.kinds.kernel_regression import KernelRegressionConfig

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from idwbench.errors import ConfigError
-from idwbench.runs.datasets import DatasetConfig
+from idwbench.runs.dataset_base import DatasetConfig
 from idwbench.runs.kinds.base import check_softmax, given_method
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.settings import Count, added

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from idwbench.attention.records import Parameter, ParameterValue, Record, find_record
 from idwbench.errors import ConfigError, did_you_mean
-from idwbench.runs.datasets import DatasetConfig, Task
+from idwbench.runs.dataset_base import DatasetConfig, Task
 from idwbench.runs.kinds.base import ModelSettings, NoPlugin, NoPrototypes
 
 __all__ = ["SCIKIT_LEARN_METHODS", "ScikitLearnConfig", "ScikitLearnMethod", "get_scikit_learn_method"]

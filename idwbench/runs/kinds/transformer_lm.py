@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from idwbench.attention.records import ParameterValue
 from idwbench.errors import ConfigError
-from idwbench.runs.datasets import DatasetConfig, LanguageConfig
+from idwbench.runs.dataset_base import DatasetConfig, LanguageConfig
 from idwbench.runs.kinds.base import (
     ModelSettings,
     NoPrototypes,

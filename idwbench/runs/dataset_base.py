@@ -1,0 +1,87 @@
+"""What the settings of several data sets share: the base classes of those in `datasets`."""
+
+# No postponed annotations: pydantic would compile each of them again.
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+from idwbench.runs.settings import Fraction, Seed, Settings, added
+
+__all__ = [
+    "LARGEST_VOCABULARY",
+    "CountOrZero",
+    "DatasetConfig",
+    "FileConfig",
+    "LanguageConfig",
+    "TableConfig",
+    "TableFileConfig",
+    "Task",
+]
+
+Task = Literal["classification", "regression", "lookup", "language"]
+
+LARGEST_VOCABULARY = 2**24 - 1  # float32, the type of inputs, has all whole numbers up to it
+
+_VALIDATION = "Training rows for validation: a number, or a fraction below 1."
+
+CountOrZero = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+def _check_rows(value: object) -> object:
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
+    if not is_count and not (isinstance(value, float) and 0 < value < 1):
+        raise PydanticCustomError("rows", "expected a number of rows, or a fraction between 0 and 1")
+    return value
+
+
+class DatasetConfig(Settings):
+    """The settings of a data set, or of several that differ in their names only."""
+
+    name: str
+    validation: Annotated[int | float, BeforeValidator(_check_rows)] = added(0, "0.2.0", _VALIDATION)
+    if TYPE_CHECKING:  # each class declares them, in its own place in the order
+        task: Task
+        seed: int = 0
+
+
+class TableConfig(DatasetConfig):
+    """A table that scikit-learn ships, split by class or at random; needs no download."""
+
+    task: Literal["classification", "regression"] = "classification"
+    test_fraction: Fraction = 0.2
+    seed: Seed = 0
+
+
+class FileConfig(DatasetConfig):
+    """The user's own file, identified by its checksum and not by its path."""
+
+    suffixes: ClassVar[tuple[str, ...]]  # in lower case; the first one is named as an example
+
+    path: Annotated[str, Field(min_length=1)]
+    sha256: str | None = None
+
+
+class TableFileConfig(FileConfig):
+    """The user's own file with rows of features."""
+
+    scaling: Literal["standard", "none"] = "standard"
+    task: Literal["classification", "regression"] = added(
+        "classification", "0.2.0", "classification (labels) or regression (numeric targets)."
+    )
+
+
+class LanguageConfig(DatasetConfig):
+    """A text, whose validation part is contiguous: the end of the training part."""
+
+    task: Literal["language"] = "language"
+    seed: ClassVar[int] = 0  # type: ignore[misc]  # nothing is random
+    is_spaced: ClassVar[bool] = False  # whether words and punctuation are separated by spaces
+
+    tokens: Literal["characters", "words"] = added("characters", "0.2.0", "What is predicted: characters or words.")
+    vocabulary_size: Annotated[int, Field(ge=0, le=LARGEST_VOCABULARY)] = added(
+        0, "0.2.0", "Largest number of different tokens, the most frequent; 0 for all characters, or 10,000 words."
+    )
+    validation: Annotated[int | float, BeforeValidator(_check_rows)] = Field(
+        default=0.1, description="Tokens for validation: a number, or a fraction of the training part below 1."
+    )
