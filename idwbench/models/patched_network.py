@@ -22,15 +22,14 @@ from idwbench.models.inputs import scaled_input
 from idwbench.models.modules import PrototypeNetwork, parameter_arrays
 from idwbench.models.networks import Network
 from idwbench.models.patch_records import Repairs
-from idwbench.models.radii import Rows
-from idwbench.models.repair import Repair
-from idwbench.models.saved_model import SavedModel
+from idwbench.models.repair import Repair, own_rows
+from idwbench.models.saved_model import Patchable, SavedModel
 
 __all__ = ["PatchedNetwork"]
 
 
 @dataclass(frozen=True)
-class PatchedNetwork:
+class PatchedNetwork(Patchable):
     """A network with a head of prototypes, and its patches.
 
     Inputs are scaled, as those of the network.
@@ -97,16 +96,6 @@ class PatchedNetwork:
         """Return the labels (n,) of inputs (n, features of the data): the class with the largest logit."""
         return np.asarray(self.outputs(inputs).argmax(1), np.int64)
 
-    def patch(
-        self, x: ArrayLike, label: int | str | None = None, *, target: ArrayLike | None = None, **options: Any
-    ) -> PatchedNetwork:
-        """Return a network that predicts `label`, or a `target`, for one input.
-
-        Arguments and errors are those of `patch_all`.
-        """
-        labels, targets = None if label is None else [label], None if target is None else [target]
-        return self.patch_all([x], labels, targets=targets, **options)
-
     def patch_all(
         self,
         inputs: ArrayLike | Sequence[ArrayLike],
@@ -142,6 +131,5 @@ class PatchedNetwork:
 
     def effects(self) -> dict[str, SplitEffect]:
         """Return what the patches change in the predictions for the training and test data."""
-        train = self.features.train
         plain = replace(self.head, repairs=Repairs())
-        return Repair(plain, self.head, dataset=self.features, rows=Rows(train.inputs, train.targets)).effects
+        return Repair(plain, self.head, dataset=self.features, rows=own_rows(plain, self.features)).effects

@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.errors import DatasetError, IdwbenchError, PatchError
+from idwbench.models.array_weights import softmax
 from idwbench.models.demands import Demand, demand_settings
 from idwbench.models.effects import SplitEffect, kept_shares, split_effect
 from idwbench.models.inputs import LoadDataset, find_input, find_label
@@ -25,7 +26,7 @@ from idwbench.models.radii import Rows, error_slack
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.metrics import METRICS
 
-__all__ = ["Repair", "data_difference", "own_data", "repair"]
+__all__ = ["Repair", "data_difference", "own_data", "own_rows", "repair"]
 
 
 def _one_thread() -> threadpool_limits:
@@ -75,8 +76,7 @@ class Repair:
         """Probability of each wanted label after the repair; empty of a regression."""
         if not self.demands or not self.before.class_names:
             return []
-        logits = self.solved.outputs(np.stack([one.query for one in self.demands])).astype(np.float64)
-        shares = np.exp(logits - np.logaddexp.reduce(logits, axis=1)[:, None])
+        shares = softmax(self.solved.outputs(np.stack([one.query for one in self.demands])).astype(np.float64))
         return [float(row[one.label]) for row, one in zip(shares, self.demands, strict=True)]
 
     @cached_property
@@ -86,7 +86,7 @@ class Repair:
             return {}
         inputs = np.concatenate([one.repairs.inputs for one in (self.before, self.solved) if len(one.repairs)])
         patches = self.before.patch_prototypes, self.solved.patch_prototypes
-        splits = {"train": self.rows, "test": _rows(self.before, self.dataset, "test")}
+        splits = {"train": self.rows, "test": own_rows(self.before, self.dataset, "test")}
         given = (*patches, inputs, error_slack(self.rows.targets), self.before.target_scaling.std)
         with _one_thread():
             return {name: split_effect(self.before.base, rows, *given) for name, rows in splits.items()}
@@ -174,7 +174,7 @@ def repair(
         dataset, unmeasured = own_data(model, data_dir, load)
     with _one_thread():
         if dataset is not None:
-            rows = _rows(model, dataset, "train")
+            rows = own_rows(model, dataset)
             rows = replace(rows, states=model.base.states(rows.inputs))
         repairs = solved_repairs(model.base, [*earlier, *demands, *kept], rows, merge=merge)
     solved = replace(model, repairs=repairs, patched_metrics={}) if len(repairs) or len(model.repairs) else model
@@ -242,7 +242,7 @@ def _scaled_target(model: SavedModel, target: Any) -> Floats:
     return np.asarray((numbers - model.target_scaling.mean) / model.target_scaling.std, np.float64)
 
 
-def _rows(model: SavedModel, dataset: Dataset, name: str) -> Rows:
+def own_rows(model: SavedModel, dataset: Dataset, name: str = "train") -> Rows:
     """Return a split with targets in the units of the model, which an imported one does not share with its data."""
     split = dataset.splits[name]
     if model.class_names:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from idwbench.results.store import Results
 
 __all__ = [
+    "Patchable",
     "SavedModel",
     "find_stored_run",
     "stored_model",
@@ -48,8 +50,33 @@ _KEY = re.compile(r"[0-9a-fA-F]{1,64}")
 SplitMetrics = Mapping[str, Mapping[str, float]]
 
 
+class Patchable(ABC):
+    """A model that can be patched."""
+
+    def patch(
+        self, x: ArrayLike, label: int | str | None = None, *, target: ArrayLike | None = None, **options: Any
+    ) -> Self:
+        """Return a model that predicts `label`, or a `target`, for one input `x`.
+
+        The same model if it meets the demand without patches. Units, options and errors are those of `patch_all`.
+        """
+        labels, targets = None if label is None else [label], None if target is None else [target]
+        return self.patch_all([x], labels, targets=targets, **options)
+
+    @abstractmethod
+    def patch_all(
+        self,
+        inputs: ArrayLike | Sequence[ArrayLike],
+        labels: Sequence[int | str] | None = None,
+        *,
+        targets: Sequence[ArrayLike] | None = None,
+        **options: Any,
+    ) -> Self:
+        """Return a model that predicts `labels` (n,) or `targets` (n, outputs) for `inputs` (n, features)."""
+
+
 @dataclass(frozen=True)
-class SavedModel:
+class SavedModel(Patchable):
     """A trained prototype network with scaling and provenance.
 
     Attributes:
@@ -173,20 +200,6 @@ class SavedModel:
         network, repairs = self.network.without(where[:n_learned]), self.repairs.without(where[n_learned:])
         return replace(self, network=network, repairs=repairs)
 
-    def patch(
-        self, x: ArrayLike, label: int | str | None = None, *, target: ArrayLike | None = None, **options: Any
-    ) -> SavedModel:
-        """Return a model that predicts `label`, or a `target`, for the input `x`, in the data's own units.
-
-        See `patch_all` for the options. Returns the same model if it already meets the demand without patches.
-
-        Raises:
-            PatchConflictError: the patch and earlier ones cannot hold together.
-            PatchError: an invalid input, class or option, or a demand that this model cannot meet.
-        """
-        labels, targets = None if label is None else [label], None if target is None else [target]
-        return self.patch_all([x], labels, targets=targets, **options)
-
     def patch_all(
         self,
         inputs: ArrayLike | Sequence[ArrayLike],
@@ -208,8 +221,9 @@ class SavedModel:
                 ``confidence``, see `idwbench.models.repair.repair`.
 
         Raises:
-            PatchConflictError: they cannot hold together.
-            PatchError: as `patch`; `location` has the row.
+            PatchConflictError: they and earlier patches cannot hold together.
+            PatchError: an invalid input, class or option, or a demand that this model cannot meet; `location` has the
+                row.
         """
         from idwbench.models.repair import repair
 
