@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from idwbench.data.dataset import Split
 from idwbench.errors import PatchError
+from idwbench.models.array_weights import softmax
 from idwbench.models.demands import DEFAULT_STEEPNESS, Criterion, Demand
 from idwbench.models.effects import NOISE, calibration_error, shifted
 from idwbench.models.modules import PrototypeNetwork, parameter_arrays
@@ -164,11 +165,10 @@ class _Comparison:
         rows, labels, n = self._wrong[cases], self.labels[cases], len(self._test)
         right, before = (one[:n].argmax(1) == self._test.labels for one in (outputs, self._states.outputs))
         others = ~np.isin(np.arange(n), rows)
-        logits = outputs[rows]
         kept = outputs[self._copies[cases]].argmax(2) == labels[:, None]
         values = {
             "success": right[rows].mean(),
-            "probability": np.exp(logits[np.arange(len(rows)), labels] - np.logaddexp.reduce(logits, axis=1)).mean(),
+            "probability": softmax(outputs[rows])[np.arange(len(rows)), labels].mean(),
             "noise_kept": kept[:, :_NOISE_COPIES].mean(),
             "shift_kept": kept[:, _NOISE_COPIES:].mean() if kept.shape[1] > _NOISE_COPIES else np.nan,
             "neighbours_right": right[self._neighbours[cases]].mean() if self._neighbours.size else np.nan,

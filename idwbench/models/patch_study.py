@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 
 from idwbench.data.dataset import Dataset, Split
 from idwbench.errors import ConfigError
+from idwbench.models.array_weights import softmax
 from idwbench.models.demands import Criterion, Demand, Kind
 from idwbench.models.effects import calibration_error
 from idwbench.models.neighbours import mean_neighbour_distance
@@ -72,7 +72,8 @@ def study_patches(base: Base, data: Mapping[str, Split], cases: Cases | int) -> 
     before = base.states(inputs)
     answers = before.outputs.argmax(1)
     needs = answers != labels
-    patches, values = _patches(base, (inputs[needs], labels[needs]), before.take(needs))
+    by_criterion = [_patches(base, (inputs[needs], labels[needs]), before.take(needs), name) for name in CRITERIA]
+    patches, values = by_criterion[0], np.stack([patches.values for patches in by_criterion])
     arrays: dict[str, NDArray[np.generic]] = {
         "inputs": inputs,
         "labels": labels,
@@ -119,20 +120,12 @@ def _wrong_cases(states: States, split: Split, n: int) -> Cases:
     return split.inputs[rows], split.labels[rows]
 
 
-def _patches(base: Base, cases: Cases, states: States) -> tuple[PatchPrototypes, Floats]:
-    """Return the patches of cases with these states by the first criterion, and the values (3, n, outputs) by each."""
-    by_criterion = [
-        prototypes_alone(
-            base,
-            [
-                Demand(query, label, kind=kind, criterion=one)
-                for query, label in zip(cases[0], cases[1].tolist(), strict=True)
-            ],
-            states,
-        )[0]
-        for kind, one in CRITERIA.values()
-    ]
-    return by_criterion[0], np.stack([patches.values for patches in by_criterion])
+def _patches(base: Base, cases: Cases, states: States, name: str = "exact") -> PatchPrototypes:
+    """Return the patches of cases with these states by one of `CRITERIA`; keys and weights are the same by each."""
+    kind, criterion = CRITERIA[name]
+    pairs = zip(cases[0], cases[1].tolist(), strict=True)
+    demands = [Demand(query, label, kind=kind, criterion=criterion) for query, label in pairs]
+    return prototypes_alone(base, demands, states)[0]
 
 
 def _of_all(needs: NDArray[np.bool_], numbers: NDArray[Any], other: float) -> NDArray[Any]:
@@ -176,7 +169,7 @@ def _influence(base: Base, train: Split, patches: PatchPrototypes, values: Float
         states, places = base.states(points[inside]), np.nonzero(inside)[0]
         log_weights = patches.take([case]).log_weights_at(distances[places, None] ** 2)
         for criterion, value in enumerate(values[:, [case]]):
-            change = softmax(states.patched(log_weights, value), 1) - softmax(states.outputs, 1)
+            change = softmax(states.patched(log_weights, value)) - softmax(states.outputs)
             np.fmax.at(influence[criterion], places, np.abs(change).max(1))
     return {"influence_edges": edges, "influence": influence}
 
@@ -186,9 +179,9 @@ def _calibration(base: Base, states: States, split: Split) -> dict[str, NDArray[
     inputs, labels = wrong = _wrong_cases(states, split, _PATCH_COUNTS[-1])
     rows = np.flatnonzero(states.outputs.argmax(1) != split.labels)[: len(labels)]
     counts = [n for n in _PATCH_COUNTS if n <= len(rows)]
-    log_weights = _patches(base, wrong, states.take(rows))[0].log_weights(split.inputs)
+    log_weights = _patches(base, wrong, states.take(rows)).log_weights(split.inputs)
     errors, held = np.empty((3, len(counts))), np.empty((3, len(counts)), np.int64)
-    for criterion in range(len(CRITERIA)):
+    for criterion, name in enumerate(CRITERIA):
         current = states
         for done in range(counts[-1] + 1):
             is_right = current.outputs[rows].argmax(1) == labels
@@ -197,8 +190,8 @@ def _calibration(base: Base, states: States, split: Split) -> dict[str, NDArray[
                 errors[criterion, counts.index(done)] = calibration_error(current.outputs, split.labels)
             if done < counts[-1] and not is_right[done]:  # or an earlier patch has corrected it
                 case, weight = slice(done, done + 1), log_weights[:, [done]]
-                value = _patches(base, (inputs[case], labels[case]), current.take(rows[case]))[1][criterion]
-                outputs = current.patched(weight, value)
+                patch = _patches(base, (inputs[case], labels[case]), current.take(rows[case]), name)
+                outputs = current.patched(weight, patch.values)
                 current = States(np.logaddexp(current.log_sum, weight[:, 0]), outputs)
     return {"calibration_patches": np.array(counts), "calibration_error": errors, "patches_held": held}
 
