@@ -169,7 +169,9 @@ class PrototypeClassifier(ClassifierMixin, AbstractPrototypeEstimator):  # type:
         query = self._one_row(x)[0]
         try:
             rows = None
-            if X is not None and y is not None:
+            if (X is None) != (y is None):
+                raise ValueError(f"{'y' if y is None else 'X'}: training inputs and labels are given together")
+            if X is not None:
                 check_consistent_length(X, y)
                 rows = PatchRows(self._inputs(X), self._numbers(column_or_1d(y)))
             demand = Demand(query, int(self._numbers([label])[0]), name="x", **demand_settings(**settings))

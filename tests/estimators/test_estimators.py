@@ -287,6 +287,8 @@ def test_a_patch_that_is_not_needed_is_a_copy_and_a_wrong_one_an_error():
         (first, {"kind": "keep"}, "kind: expected local"),
         (first, {"label": None}, "label: expected one of"),
         (first, {"radius": None, "X": X, "y": WORDS[:3]}, "inconsistent numbers of samples"),
+        (model, {"X": X}, "y: training inputs and labels are given together"),
+        (model, {"y": WORDS}, "X: training inputs and labels are given together"),
     ):
         with pytest.raises(ValueError, match=message):
             patched.patch(**{"x": X[0], "label": "top", "radius": 1e-3, **change})
