@@ -18,7 +18,7 @@ from idwbench.runs.datasets import PartsConfig
 from idwbench.runs.kinds.mlp import MlpConfig
 from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
-from idwbench.runs.protocol import Protocol, default_protocol
+from idwbench.runs.protocol import DEFAULT_PROTOCOLS, Protocol
 
 __all__ = [
     "DUAL_FORM_NOTE",
@@ -103,7 +103,7 @@ def find_reference(source: ReferenceSource, dataset: DatasetConfig, model: Model
 def reference_notes(dataset: str, protocol: Protocol, sources: Iterable[ReferenceSource]) -> tuple[str, ...]:
     """Return a note on the origin of each column of references, and one if the protocol differs."""
     notes = [text for (name, source), text in _SOURCES.items() if name == dataset and source in sources]
-    theirs = default_protocol(dataset)
+    theirs = DEFAULT_PROTOCOLS[dataset]
     if notes and protocol != theirs:
         notes.append(f"The references used the paper's protocol ({protocol_label(theirs)}); these runs did not.")
     return tuple(notes)

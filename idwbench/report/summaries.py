@@ -46,7 +46,7 @@ from idwbench.runs.dataset_base import DatasetConfig
 from idwbench.runs.datasets import DATASETS, dataset_identity, dataset_label
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.metrics import METRICS
-from idwbench.runs.protocol import Protocol, default_protocol
+from idwbench.runs.protocol import DEFAULT_PROTOCOLS, Protocol
 
 __all__ = ["Section", "section_tables", "summarise"]
 
@@ -161,7 +161,7 @@ def _row_order(row: Row) -> tuple[object, ...]:
 def _order(config: RunConfig) -> tuple[object, ...]:
     """Return a key that sorts sections by data set, the default protocol first."""
     dataset, protocol = config.dataset, config.protocol
-    own = protocol == default_protocol(dataset.name)
+    own = protocol == DEFAULT_PROTOCOLS[dataset.name]
     settings = sortable({name: value for name, value in dataset if name != "path"})
     return ([*DATASETS].index(dataset.name), dataset_label(dataset), settings, not own, sortable(dict(protocol)))
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import PlainValidator, SerializeAsAny, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -21,7 +20,7 @@ from idwbench.runs.datasets import DATASETS, PartsConfig, dataset_label, parse_d
 from idwbench.runs.kinds.models import MODELS, ModelConfig, model_setting_names, parse_model
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
-from idwbench.runs.protocol import Protocol, default_protocol, parse_protocol
+from idwbench.runs.protocol import DEFAULT_PROTOCOLS, Protocol, parse_protocol
 from idwbench.runs.settings import Seed, Settings, validated
 
 __all__ = ["RunConfig", "run_config"]
@@ -31,7 +30,6 @@ _KEY_START = hashlib.sha256(f"{RUN_KEY_VERSION}\n".encode())
 
 # Settings of a prototype network are beside the other parts.
 _FLAT, _PARTS = PrototypesConfig.model_fields.keys() - {"kind"}, ("dataset", "model", "protocol")
-_S = TypeVar("_S", bound=Settings)
 
 # Past pydantic's own, which are slow for attributes that are missing, and refuse changes.
 _get: Callable[[RunConfig, str], Any] = object.__getattribute__
@@ -104,13 +102,11 @@ class RunConfig(Settings):
         kinds: dict[str, type[Settings] | None] = {"dataset": DATASETS.get(content["dataset"]["name"])}
         kinds |= {"model": MODELS.get(parts["model"]["kind"]), "protocol": Protocol}
         for name, kind in kinds.items():
-            default = None if kind is None else _with_defaults(kind)
             values = {key: tuple(value) if isinstance(value, list) else value for key, value in parts[name].items()}
-            if default is None or not values.keys() <= default.__dict__.keys():  # of another version
+            if kind is None or not values.keys() <= kind.model_fields.keys():  # of another version
                 return cls.model_validate_json(text).with_seed(0)
-            parts[name] = _changed(default, values)
-        run: RunConfig = _changed(_with_defaults(cls), {**{name: parts[name] for name in _PARTS}, "seed": 0})
-        return run
+            parts[name] = kind.model_construct(None, **values)
+        return cls.model_construct(None, **{name: parts[name] for name in _PARTS}, seed=0)
 
     @property
     def dataset_label(self) -> str:
@@ -146,7 +142,7 @@ class RunConfig(Settings):
 
     def with_seed(self, seed: int) -> RunConfig:
         """Return the run with another seed, which is not checked; it shares all settings with this one."""
-        copy = _changed(self, {"seed": seed})
+        copy = self.model_copy(update={"seed": seed})
         _set(copy, "_origin", self)
         return copy
 
@@ -182,23 +178,6 @@ class RunConfig(Settings):
             return key
 
 
-def _changed(settings: _S, changes: dict[str, Any]) -> _S:
-    """Return settings with changes that are not checked."""
-    copy = object.__new__(type(settings))
-    _set(copy, "__dict__", {**settings.__dict__, **changes})
-    _set(copy, "__pydantic_fields_set__", settings.__pydantic_fields_set__)
-    _set(copy, "__pydantic_extra__", None)
-    _set(copy, "__pydantic_private__", None)
-    return copy
-
-
-@cache
-def _with_defaults(kind: type[_S]) -> _S:
-    """Return settings that are not checked, with all defaults, and None for those that have none."""
-    required = {name: None for name, field in kind.model_fields.items() if field.is_required()}
-    return kind.model_construct(None, **required)
-
-
 def _json(content: dict[str, Any]) -> str:
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
 
@@ -223,7 +202,7 @@ def run_config(dataset: Any, *, seed: int = 0, **settings: Any) -> RunConfig:
         if name not in known:
             raise UnknownSettingError("unknown setting", location=(name,), hint=did_you_mean(name, known))
     chosen = {name: value for name, value in settings.items() if name in Protocol.model_fields}
-    protocol = parse_protocol(chosen, default_protocol(data.name))
+    protocol = parse_protocol(chosen, DEFAULT_PROTOCOLS[data.name])
     others = {name: value for name, value in settings.items() if name not in chosen}
     kind = others.get("kind", "prototypes")
     defaults = MODELS[kind].defaults if isinstance(kind, str) and kind in MODELS else {}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from idwbench.runs.settings import Fraction, Seed, Settings, added
+from idwbench.runs.settings import Fraction, Seed, Settings, added_in_0_2
 
 __all__ = [
     "LARGEST_VOCABULARY",
@@ -39,7 +39,7 @@ class DatasetConfig(Settings):
     """The settings of a data set, or of several that differ in their names only."""
 
     name: str
-    validation: Annotated[int | float, BeforeValidator(_check_rows)] = added(0, "0.2.0", _VALIDATION)
+    validation: Annotated[int | float, BeforeValidator(_check_rows)] = added_in_0_2(0, description=_VALIDATION)
     if TYPE_CHECKING:  # each class declares them, in its own place in the order
         task: Task
         seed: int = 0
@@ -66,8 +66,8 @@ class TableFileConfig(FileConfig):
     """The user's own file with rows of features."""
 
     scaling: Literal["standard", "none"] = "standard"
-    task: Literal["classification", "regression"] = added(
-        "classification", "0.2.0", "classification (labels) or regression (numeric targets)."
+    task: Literal["classification", "regression"] = added_in_0_2(
+        "classification", description="classification (labels) or regression (numeric targets)."
     )
 
 
@@ -78,9 +78,11 @@ class LanguageConfig(DatasetConfig):
     seed: ClassVar[int] = 0  # type: ignore[misc]  # nothing is random
     is_spaced: ClassVar[bool] = False  # whether words and punctuation are separated by spaces
 
-    tokens: Literal["characters", "words"] = added("characters", "0.2.0", "What is predicted: characters or words.")
-    vocabulary_size: Annotated[int, Field(ge=0, le=LARGEST_VOCABULARY)] = added(
-        0, "0.2.0", "Largest number of different tokens, the most frequent; 0 for all characters, or 10,000 words."
+    tokens: Literal["characters", "words"] = added_in_0_2(
+        "characters", description="What is predicted: characters or words."
+    )
+    vocabulary_size: Annotated[int, Field(ge=0, le=LARGEST_VOCABULARY)] = added_in_0_2(
+        0, description="Largest number of different tokens, the most frequent; 0 for all characters, or 10,000 words."
     )
     validation: Annotated[int | float, BeforeValidator(_check_rows)] = Field(
         default=0.1, description="Tokens for validation: a number, or a fraction of the training part below 1."

@@ -15,7 +15,7 @@ from idwbench.runs.dataset_base import (
     TableConfig,
     TableFileConfig,
 )
-from idwbench.runs.settings import Count, Fraction, NonNegative, Seed, added, validated
+from idwbench.runs.settings import Count, Fraction, NonNegative, Seed, added_in_0_2, validated
 
 __all__ = [
     "DATASETS",
@@ -57,7 +57,7 @@ class TwoMoonsConfig(DatasetConfig):
     """
 
     name: Literal["two_moons"] = "two_moons"
-    task: Literal["classification"] = added("classification", "0.2.0")
+    task: Literal["classification"] = added_in_0_2("classification")
     train_per_class: Count = 100
     test_per_class: Count = 20
     holdout_per_class: CountOrZero = 2000
@@ -69,7 +69,7 @@ class DigitsConfig(TableConfig):
     """scikit-learn's 1,797 digits of 8 x 8 pixels, split by class; needs no download."""
 
     name: Literal["digits"] = "digits"
-    task: Literal["classification"] = added("classification", "0.2.0")
+    task: Literal["classification"] = added_in_0_2("classification")
 
 
 class ClassTableConfig(TableConfig):
@@ -159,9 +159,9 @@ class ImageConfig(DatasetConfig):
     """
 
     name: _ImageSet
-    task: Literal["classification"] = added("classification", "0.2.0")
-    scaling: Literal["standard", "unit"] = added("standard", "0.2.0", _PIXELS)
-    seed: Seed = added(0, "0.2.0", _VALIDATION_SEED)
+    task: Literal["classification"] = added_in_0_2("classification")
+    scaling: Literal["standard", "unit"] = added_in_0_2("standard", description=_PIXELS)
+    seed: Seed = added_in_0_2(0, description=_VALIDATION_SEED)
 
 
 def _check_parts(value: object) -> tuple[str, ...]:
@@ -191,7 +191,7 @@ class PartsConfig(DatasetConfig):
     name: Literal["joint", "sequence"]
     task: Literal["classification"] = "classification"
     of: Annotated[tuple[str, ...], BeforeValidator(_check_parts)] = Field(description="The parts, in order.")
-    scaling: Literal["unit", "standard"] = added("unit", "0.2.0", _PIXELS)
+    scaling: Literal["unit", "standard"] = added_in_0_2("unit", description=_PIXELS)
     seed: Seed = Field(default=0, description=_VALIDATION_SEED)
 
     @property
@@ -248,7 +248,7 @@ class LookupConfig(DatasetConfig):
     noise: NonNegative = 0.5
     mean: Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)] = 0.0
     seed: Seed = 0
-    validation: CountOrZero = added(0, "0.2.0", "Number of queries for validation.")
+    validation: CountOrZero = added_in_0_2(0, description="Number of queries for validation.")
 
 
 class NpzConfig(TableFileConfig):
@@ -257,7 +257,7 @@ class NpzConfig(TableFileConfig):
     suffixes: ClassVar[tuple[str, ...]] = (".npz",)
 
     name: Literal["npz"] = "npz"
-    seed: Seed = added(0, "0.2.0", _VALIDATION_SEED)
+    seed: Seed = added_in_0_2(0, description=_VALIDATION_SEED)
 
 
 class CsvConfig(TableFileConfig):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -77,14 +77,6 @@ def _r2(outputs: Any, targets: Any) -> float:
 _share = partial(MetricDefinition, percent=True, higher_is_better=True)
 
 
-def _patch_measures(suffix: str) -> Iterator[MetricDefinition]:
-    """Yield the measures of a comparison of patches, with a suffix."""
-    shares = PATCH_MEASURES[: PATCH_MEASURES.index("better")]
-    for name in PATCH_MEASURES:
-        is_share, is_benefit = name in shares, name in (*shares, "better")
-        yield MetricDefinition(f"{name}{suffix}", percent=is_share, higher_is_better=is_benefit)
-
-
 # The first metric of a task is its headline metric, see `HEADLINES`.
 METRICS: dict[str, MetricDefinition] = {
     metric.name: metric
@@ -107,7 +99,15 @@ METRICS: dict[str, MetricDefinition] = {
         _share("smallest_eta"),
         *(MetricDefinition(f"calibration_error_{n}") for n in (0, 1, 5, 20, 100)),
         MetricDefinition("relative_radius"),
-        *(one for suffix in ("", "_together") for one in _patch_measures(suffix)),
+        *(
+            replace(measure, name=f"{measure.name}{suffix}")
+            for suffix in ("", "_together")
+            for measure in (
+                *map(_share, PATCH_MEASURES[: PATCH_MEASURES.index("better")]),
+                MetricDefinition("better", higher_is_better=True),
+                *map(MetricDefinition, ("worse", "calibration_error", "logit_change")),
+            )
+        ),
         *map(_share, ("accuracy_1", "accuracy_2", "accuracy_1_before", *ATTENTION_METRICS)),
         MetricDefinition("wrong_inputs"),
         MetricDefinition("residual_share", percent=True),

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from idwbench.errors import ConfigError, UnknownSettingError, did_you_mean
 
-__all__ = ["Count", "Fraction", "NonNegative", "Seed", "Settings", "added", "is_storable", "validated"]
+__all__ = ["Count", "Fraction", "NonNegative", "Seed", "Settings", "added_in_0_2", "is_storable", "validated"]
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Count = Annotated[int, Field(ge=1, lt=2**31)]
@@ -19,11 +20,8 @@ Fraction = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
 
 _SINCE = "since"
-
-
-def added(default: Any, version: str, description: str = "") -> Any:
-    """Return a field that was added in `version`; JSON omits it at its default, so that older run keys stay valid."""
-    return Field(default, description=description, json_schema_extra={_SINCE: version})
+# A field that was added in this version; JSON omits it at its default, so that older run keys stay valid.
+added_in_0_2: Callable[..., Any] = partial(Field, json_schema_extra={_SINCE: "0.2.0"})
 
 
 def is_storable(text: str) -> bool:

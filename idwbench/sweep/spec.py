@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from idwbench.errors import ConfigError
 from idwbench.runs.config import RunConfig
-from idwbench.runs.protocol import Protocol, default_protocol, parse_protocol
+from idwbench.runs.protocol import DEFAULT_PROTOCOLS, Protocol, parse_protocol
 from idwbench.runs.settings import Seed, Settings, is_storable, validated
 from idwbench.sweep.grid import (
     MAX_RUNS,
@@ -102,7 +102,7 @@ def read_sweep(path: Path) -> SweepSpec:
         with within("dataset"):
             datasets = read_datasets(file.dataset, path.parent)
         with within("protocol"):
-            protocols = {one.name: parse_protocol(file.protocol, default_protocol(one.name)) for one in datasets}
+            protocols = {one.name: parse_protocol(file.protocol, DEFAULT_PROTOCOLS[one.name]) for one in datasets}
         with within("seeds"):
             check_distinct(file.seeds, "seed {} is already in the list")
         pairs = tuple((dataset, protocols[dataset.name]) for dataset in datasets)

@@ -23,7 +23,7 @@ from idwbench.report.summaries import section_tables, summarise
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
 from idwbench.runs.kinds.models import MODELS
-from idwbench.runs.protocol import default_protocol
+from idwbench.runs.protocol import DEFAULT_PROTOCOLS
 from idwbench.sweep.execution import run_sweep, train
 from idwbench.sweep.measurement import measure_runs, unmeasured_runs
 from idwbench.sweep.observer import Observer
@@ -205,7 +205,7 @@ def test_the_columns_of_kinds_hold_what_they_have(moons):
 
 
 def test_tables_and_leaderboards_say_what_differs_and_what_the_seed_does_not_affect(moons):
-    usual = default_protocol("two_moons").learning_rate
+    usual = DEFAULT_PROTOCOLS["two_moons"].learning_rate
     runs = [run for run in moons.find_runs() if run.config.protocol.learning_rate == usual]
     (summary,) = summarise([run for run in runs if run.config.model.kind != "patch_study"])
     said = "The results of kernel regression, knn, nearest_centroid and svc do not depend on the seed"

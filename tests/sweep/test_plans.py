@@ -12,7 +12,7 @@ from idwbench.errors import ConfigError, SpecError
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
 from idwbench.runs.datasets import DigitsConfig, TwoMoonsConfig
-from idwbench.runs.protocol import Protocol, default_protocol
+from idwbench.runs.protocol import DEFAULT_PROTOCOLS, Protocol
 from idwbench.sweep import yaml_source
 from idwbench.sweep.execution import run_sweep
 from idwbench.sweep.spec import plan, read_sweep
@@ -33,7 +33,7 @@ def test_a_mapping_is_one_block_whose_scalars_are_axes_of_length_one(tmp_path):
     spec = read_text(tmp_path, grid_text(block))
     axes = {"learning_rate": (1.0, 0.1), "initialisation": ("mean", "kmeans")}
     assert spec.grid == ({"method": ("idw",), "prototypes": (4,), **axes},)
-    assert spec.datasets[0][1] == default_protocol("two_moons")
+    assert spec.datasets[0][1] == DEFAULT_PROTOCOLS["two_moons"]
     possible = "{method: idw, prototypes: 4, optimizer: sgd, momentum: [0, 0.9], epochs: 9, warmup_epochs: 8}"
     assert read_text(tmp_path, grid_text(possible)).grid[0]["momentum"] == (0, 0.9)
 
@@ -82,7 +82,7 @@ def test_a_mapping_stands_for_the_product_of_its_lists_in_any_list_of_data_sets_
     found = [(dataset.noise, dataset.train_per_class) for dataset, _ in spec.datasets[1:]]
     assert found == [(0.2, 8), (0.2, 4), (0.1, 8), (0.1, 4), (TwoMoonsConfig().noise, 100)]
     assert spec.datasets[0][0] == DigitsConfig()
-    sizes = [default_protocol(dataset.name).batch_size for dataset, _ in spec.datasets]
+    sizes = [DEFAULT_PROTOCOLS[dataset.name].batch_size for dataset, _ in spec.datasets]
     assert [protocol.batch_size for _, protocol in spec.datasets] == sizes and len({*sizes}) == 2
     assert {protocol.epochs for _, protocol in spec.datasets} == {2}
     parts = "{name: joint, of: [mnist, fashion_mnist], seed: [0, 1]}"  # which are no axis
@@ -117,7 +117,7 @@ def test_each_data_set_is_loaded_once_and_only_if_runs_are_missing(tmp_path, mon
 def test_a_data_set_that_is_too_small_ends_the_sweep_and_keeps_what_was_trained(tmp_path):
     large, small = (TwoMoonsConfig(train_per_class=n, test_per_class=1, holdout_per_class=0) for n in (4, 1))
     block = {"method": "idw", "prototypes": 3, "initialisation": "samples", "epochs": 1}
-    protocol = default_protocol("two_moons")
+    protocol = DEFAULT_PROTOCOLS["two_moons"]
     spec = sweep_spec("sizes", (large, protocol), (small, protocol), grid=[block])
     with pytest.raises(ConfigError, match="expected at most 2"):
         run_sweep(spec, tmp_path / "runs.db")
@@ -126,7 +126,7 @@ def test_a_data_set_that_is_too_small_ends_the_sweep_and_keeps_what_was_trained(
 
 def sweep(*blocks, seeds=(0, 1)):
     grid = [{name: list(values) for name, values in block.items()} for block in blocks]
-    return sweep_spec("test", (TwoMoonsConfig(), default_protocol("two_moons")), grid=grid, seeds=seeds)
+    return sweep_spec("test", (TwoMoonsConfig(), DEFAULT_PROTOCOLS["two_moons"]), grid=grid, seeds=seeds)
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from idwbench.cli.app import app
 from idwbench.errors import SpecError
 from idwbench.runs.datasets import DATASETS, CsvConfig, NpzConfig
 from idwbench.runs.kinds.models import MODELS
-from idwbench.runs.protocol import Protocol, default_protocol
+from idwbench.runs.protocol import DEFAULT_PROTOCOLS, Protocol
 from idwbench.sweep.execution import run_sweep
 from idwbench.sweep.shipped import shipped_descriptions, shipped_sweeps, sweep_path
 from idwbench.sweep.spec import plan, read_sweep
@@ -102,10 +102,10 @@ def test_the_docs_list_the_settings_of_every_data_set_with_their_defaults():
 def test_the_docs_list_the_settings_of_the_protocol_with_their_defaults():
     rows = table("protocol")
     assert [row[0].strip("`") for row in rows] == [*Protocol.model_fields]
-    defaults = [default_protocol(name) for name in ("two_moons", "mnist", "joint", "aesop", "digits")]
-    assert default_protocol("mnist") == default_protocol("fashion_mnist")
-    assert default_protocol("joint") == default_protocol("sequence")
-    assert default_protocol("aesop") == default_protocol("wikitext_2") == default_protocol("text")
+    defaults = [DEFAULT_PROTOCOLS[name] for name in ("two_moons", "mnist", "joint", "aesop", "digits")]
+    assert DEFAULT_PROTOCOLS["mnist"] == DEFAULT_PROTOCOLS["fashion_mnist"]
+    assert DEFAULT_PROTOCOLS["joint"] == DEFAULT_PROTOCOLS["sequence"]
+    assert DEFAULT_PROTOCOLS["aesop"] == DEFAULT_PROTOCOLS["wikitext_2"] == DEFAULT_PROTOCOLS["text"]
     for name, _, *documented in rows:
         assert documented == [str(getattr(protocol, name.strip("`"))) for protocol in defaults]
 

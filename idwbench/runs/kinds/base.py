@@ -22,7 +22,6 @@ __all__ = [
     "check_softmax",
     "given_method",
     "method_label",
-    "plugin_words",
 ]
 
 
@@ -81,6 +80,14 @@ class ModelSettings(Settings):
             """Number of learned prototypes."""
             ...
 
+        @property
+        def is_deterministic(self) -> bool:
+            """Whether the seed of a run does not affect its result, since only the data may be random."""
+            ...
+
+    else:
+        is_deterministic: ClassVar[bool] = False
+
     @property
     def label(self) -> str:
         """Label of the model: method, prototypes and parameters, as ``idw · 16 prototypes · p=2, ε=0.001``."""
@@ -92,11 +99,6 @@ class ModelSettings(Settings):
     @abstractmethod
     def parameters_label(self) -> str:
         """Label of the parameters and other settings in tables."""
-
-    @property
-    def is_deterministic(self) -> bool:
-        """Whether the seed of a run does not affect its result, since only the data may be random."""
-        return False
 
     def replace_parameters(self, values: Mapping[str, ParameterValue]) -> Self:
         """Return a copy with other values of the parameters."""
@@ -164,8 +166,3 @@ def method_label(name: str, parameters: Mapping[str, ParameterValue]) -> str:
     """Return ``p=2, ε=0.001`` for the parameters of a method, which may be that of a plugin that is not loaded."""
     method = METHODS.get(name)
     return method.label(parameters) if method else ", ".join(f"{key}={value}" for key, value in parameters.items())
-
-
-def plugin_words(sha256: str | None) -> list[str]:
-    """Return the words in labels for the plugin that defines a method, if there is one."""
-    return [] if sha256 is None else [f"plugin {sha256[:8]}"]

@@ -20,15 +20,11 @@ class KernelRegressionConfig(NoPrototypes, NoPlugin, ModelSettings):
     """
 
     defaults: ClassVar[Mapping[str, Any]] = {"kernel": "gaussian"}
+    is_deterministic: ClassVar[bool] = True
 
     kind: Literal["kernel_regression"] = "kernel_regression"
     kernel: str
     parameters: dict[str, ParameterValue]
-
-    @property
-    def is_deterministic(self) -> bool:
-        """True: only the data may be random."""
-        return True
 
     @property
     def method(self) -> str:

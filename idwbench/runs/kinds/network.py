@@ -10,8 +10,8 @@ from pydantic import Field
 from idwbench.attention.records import Method, ParameterValue
 from idwbench.attention.scores import METHODS, get_method
 from idwbench.errors import ConfigError, did_you_mean
-from idwbench.runs.kinds.base import ModelSettings, check_parameter_names, check_softmax, method_label, plugin_words
-from idwbench.runs.settings import Count, added
+from idwbench.runs.kinds.base import ModelSettings, check_parameter_names, check_softmax, method_label
+from idwbench.runs.settings import Count, added_in_0_2
 
 __all__ = [
     "ATTENTION_PREFIX",
@@ -57,7 +57,9 @@ class NetworkConfig(ModelSettings):
     patches: Annotated[int, Field(ge=0, lt=2**31)] = Field(
         default=100, description="Largest number of wrong test inputs that are patched at an idw head, one at a time."
     )
-    compare: bool = added(False, "0.2.0", "Compare patches of an idw head with local ones and with other ways.")
+    compare: bool = added_in_0_2(
+        False, description="Compare patches of an idw head with local ones and with other ways."
+    )
     plugin_sha256: str | None = None
 
     @property
@@ -101,7 +103,8 @@ class NetworkConfig(ModelSettings):
             words.append(f"{self.patches} patches")
         if self.compare:
             words.append("compared")
-        return ", ".join([*words, *plugin_words(self.plugin_sha256)])
+        words += [] if self.plugin_sha256 is None else [f"plugin {self.plugin_sha256[:8]}"]
+        return ", ".join(words)
 
     @classmethod
     def completed(cls, fields: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from idwbench.errors import ConfigError
 from idwbench.runs.dataset_base import DatasetConfig
 from idwbench.runs.kinds.base import check_softmax, given_method
 from idwbench.runs.kinds.prototypes import PrototypesConfig
-from idwbench.runs.settings import Count, added
+from idwbench.runs.settings import Count, added_in_0_2
 
 __all__ = ["PatchStudyConfig"]
 
@@ -28,8 +28,10 @@ class PatchStudyConfig(PrototypesConfig):
     kind: Literal["patch_study"] = "patch_study"  # type: ignore[assignment]  # the tag of the union
     cases: Literal["special", "wrong"] = Field(default="special", description="Inputs to patch: special or wrong.")
     n_cases: Count = Field(default=200, description="Largest number of wrong test inputs to patch.")
-    compare: bool = added(False, "0.2.0", "Compare patches with local ones, and with fine-tuning and retraining.")
-    retrain: bool = added(False, "0.2.0", "Compare with a training on these inputs, too.")
+    compare: bool = added_in_0_2(
+        False, description="Compare patches with local ones, and with fine-tuning and retraining."
+    )
+    retrain: bool = added_in_0_2(False, description="Compare with a training on these inputs, too.")
 
     @property
     def label(self) -> str:

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from idwbench.attention.records import ParameterValue
-from idwbench.runs.kinds.base import ModelSettings, given_method, method_label, plugin_words
-from idwbench.runs.settings import Count, added
+from idwbench.runs.kinds.base import ModelSettings, given_method, method_label
+from idwbench.runs.settings import Count, added_in_0_2
 
 __all__ = ["PrototypesConfig"]
 
@@ -28,8 +28,9 @@ class PrototypesConfig(ModelSettings):
     parameters: dict[str, ParameterValue]
     prototypes: Count = Field(description="Number of prototypes.")
     plugin_sha256: str | None = None
-    initialisation: Literal["default", "mean", "samples", "kmeans"] = added(
-        "default", "0.2.0", "Initialisation of keys: mean, samples or kmeans of the data; default: as the method says."
+    initialisation: Literal["default", "mean", "samples", "kmeans"] = added_in_0_2(
+        "default",
+        description="Initialisation of keys: mean, samples or kmeans of the data; default: as the method says.",
     )
 
     @property
@@ -38,7 +39,8 @@ class PrototypesConfig(ModelSettings):
         words = [method_label(self.method, self.parameters)]
         if self.initialisation != "default":
             words.append(f"initialisation {self.initialisation}")
-        return ", ".join(filter(None, [*words, *plugin_words(self.plugin_sha256)]))
+        words += [] if self.plugin_sha256 is None else [f"plugin {self.plugin_sha256[:8]}"]
+        return ", ".join(filter(None, words))
 
     @classmethod
     def completed(cls, fields: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from idwbench.runs.kinds.base import (
     check_softmax,
     given_method,
     method_label,
-    plugin_words,
 )
 from idwbench.runs.settings import Count
 
@@ -59,7 +58,8 @@ class LanguageModelConfig(NoPrototypes, ModelSettings):
         """Label of the parameters in tables: ``p=2, ε=0.001, depth 2, width 64, heads 4, context 64``."""
         words = [method_label(self.method, self.parameters)]
         words += [f"{name} {getattr(self, name)}" for name in ("depth", "width", "heads", "context")]
-        return ", ".join(filter(None, [*words, *plugin_words(self.plugin_sha256)]))
+        words += [] if self.plugin_sha256 is None else [f"plugin {self.plugin_sha256[:8]}"]
+        return ", ".join(filter(None, words))
 
     def check_dataset(self, dataset: DatasetConfig) -> None:
         """Raise `ConfigError` unless the data set is a text of characters."""
