@@ -69,7 +69,7 @@ def test_the_neighbours_and_machines_of_small_sets_have_the_published_accuracies
     run_sweep(tmp_path / "baselines.yaml", tmp_path / "results.db", jobs=1)
     runs = Results(tmp_path / "results.db", read_only=True).find_runs(sweep="baselines")
     (table,) = by_dataset(summarise(runs))
-    cells = {column.name: [cell.text for cell in column.cells] for column in table.columns}
+    cells = {column.name: column.texts for column in table.columns}
     names = ("method", "setting", "iris", "wine")
     header, *rows = published("baselines")[: 1 + len(records("baselines")) // 10]
     places = [0, 1, header.index("iris"), header.index("wine")]

@@ -11,7 +11,7 @@ from idwbench.claims import formulas, idw, methods, open_questions
 from idwbench.claims.definitions import Claim, Origin
 from idwbench.claims.evidence import Evidence
 from idwbench.claims.findings import Finding, Outcome, correct, interval_label, number_label
-from idwbench.report.tables import Cell, Column, Table
+from idwbench.report.tables import Column, Table
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
 
@@ -134,8 +134,8 @@ def claims_table(judgements: Sequence[Judgement]) -> Table:
     """Return a row for each claim; its records for JSON have all findings, with full precision."""
 
     def column(name: str, text: Callable[[Judgement], str], options: Mapping[str, Any]) -> Column:
-        cells = (Cell(text(one), colour=_COLOURS[one.verdict] if name == "verdict" else "") for one in judgements)
-        return Column(name, name, name in ("#", "n"), tuple(cells), **options)
+        colours = [_COLOURS[one.verdict] for one in judgements] if name == "verdict" else ()
+        return Column(name, name, [*map(text, judgements)], name in ("#", "n"), colours=colours, **options)
 
     return Table(
         title="",

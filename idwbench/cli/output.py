@@ -10,7 +10,6 @@ import os
 import sys
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,12 +121,11 @@ def print_table(
     Columns in `texts` stand on the left, and may be wrapped between words; in a terminal those in `below` stand below
     the table. `pipe` is the width of a pipe; None for the heading and a line for each row.
     """
-    from idwbench.report.tables import Table, text_column
+    from idwbench.report.tables import Column, Table
 
-    shown = (text_column(name, name, column, numeric=name not in texts) for name, column in columns.items())
-    placed = (replace(column, is_below=column.name in below) for column in shown)
+    shown = (Column(name, name, own, name not in texts, is_below=name in below) for name, own in columns.items())
     n_rows = max(map(len, columns.values()), default=0)
-    _print_tables([Table(title, tuple(placed), (None,) * n_rows)], pipe)
+    _print_tables([Table(title, tuple(shown), (None,) * n_rows)], pipe)
 
 
 def write_tables(tables: Sequence[Table], table_format: str, output: Path | None, *, force: bool) -> None:

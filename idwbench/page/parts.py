@@ -122,11 +122,8 @@ class Part:
 
 def table_data(table: Table) -> dict[str, Any]:
     """Return a table as columns of texts, with the places of its best cells."""
-    columns = [
-        {"name": column.header, "numeric": column.numeric, "cells": [cell.text for cell in column.cells]}
-        for column in table.columns
-    ]
-    best = [[place for place, cell in enumerate(column.cells) if cell.best] for column in table.columns]
+    columns = [{"name": column.header, "numeric": column.numeric, "cells": [*column.texts]} for column in table.columns]
+    best = [[place for place, is_best in enumerate(column.best) if is_best] for column in table.columns]
     return {"columns": columns, "best": best}
 
 

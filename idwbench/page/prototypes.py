@@ -19,7 +19,7 @@ from idwbench.page.groups import best_run
 from idwbench.page.parts import Chart, Part, PrototypeGrid, image_picture, key_picture, sentences
 from idwbench.report.frame import Row
 from idwbench.report.labels import value_label
-from idwbench.report.tables import Table, text_column
+from idwbench.report.tables import Column, Table
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import dataset_label
@@ -182,7 +182,7 @@ def _table(keys: NDArray[np.floating], values: Keys, numbers: NDArray[np.intp], 
     columns = {"key": [*map(str, numbers)], "x": texts(keys[:, 0]), "y": texts(keys[:, 1])}
     columns["class"] = [class_names[label] for label in values.argmax(axis=1)]
     columns |= {f"value of {name}": texts(column) for name, column in zip(class_names, values.T, strict=True)}
-    shown = (text_column(name, name, column, numeric=name != "class") for name, column in columns.items())
+    shown = (Column(name, name, column, numeric=name != "class") for name, column in columns.items())
     return Table("", tuple(shown), (None,) * len(numbers))
 
 

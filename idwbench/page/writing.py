@@ -121,7 +121,7 @@ def page_content(
     if not any(judgement.n and judgement.claim.sweeps for judgement in judgements):
         return PageContent("Results", shown)
     table = claims_table(judgements)
-    columns = [[(column.name, cell.text) for cell in column.cells] for column in table.columns]
+    columns = [[(column.name, text) for text in column.texts] for column in table.columns]
     return PageContent("Results", shown, tuple(map(dict, zip(*columns, strict=True))), sentences(table.notes))
 
 

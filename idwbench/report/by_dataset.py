@@ -12,7 +12,7 @@ from idwbench.report.labels import count_label, metric_label, protocol_label
 from idwbench.report.leaderboard import chosen_split
 from idwbench.report.statistics import Statistic, compare, higher_is_better, rounded
 from idwbench.report.summaries import Section, section_tables
-from idwbench.report.tables import MISSING, Table, model_columns, nonempty, statistic_column, text_column
+from idwbench.report.tables import MARKED, MISSING, Column, Table, model_columns, nonempty, statistic_column
 
 __all__ = ["by_dataset"]
 
@@ -51,22 +51,21 @@ def by_dataset(sections: Sequence[Section], split: str | None = None) -> tuple[T
         columns.append(statistic_column(header, header, metric, marked, compared=True))
     parts = [columns[start : start + _COLUMNS_OF_A_TABLE] for start in range(0, len(columns), _COLUMNS_OF_A_TABLE)]
     if len(sections) > 1:
-        parts[-1].append(text_column("rank", "mean rank", _ranks(measured, metric), numeric=True))
+        parts[-1].append(Column("rank", "mean rank", _ranks(measured, metric), numeric=True))
     first = nonempty(model_columns(models, (str(row.model.prototypes or MISSING) for row in models)))
     tables = [
         Table(
             title=_title(sections),
             columns=(*first, *part),
             groups=tuple(row.model.prototypes > 0 for row in models),
-            metric=_metric(sections, split),
-            marked="best mean of the data set" if any(c.best for column in part for c in column.cells) else "",
+            caption=_caption(sections, split, is_marked=any(any(column.best) for column in part)),
         )
         for part in parts
     ]
     whole = section_tables(sections)
     tables[-1] = replace(tables[-1], notes=_notes(sections, headers, tests))
     records = [table.records for table in whole]
-    tables[0] = replace(tables[0], flat=whole[0].flat, records=lambda: [one for read in records for one in read()])
+    tables[0] = replace(tables[0], records=lambda: [one for read in records for one in read()])
     return tuple(tables)
 
 
@@ -93,11 +92,12 @@ def _title(sections: Sequence[Section]) -> str:
     return " · ".join([count_label(len(sections), "data set"), *(protocols if len(protocols) == 1 else [])])
 
 
-def _metric(sections: Sequence[Section], split: str) -> str:
+def _caption(sections: Sequence[Section], split: str, *, is_marked: bool) -> str:
     counts = sorted({row.n for section in sections for row in section.rows if row.n})
     seeds = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1])))) if counts else ""
     over = "" if not counts or counts[-1] == 1 else f", mean ± sample standard deviation over {seeds} seeds"
-    return f"Metric: {metric_label(sections[0].metric)} on the split {split}{over}"
+    marks = f"{MARKED}best mean of the data set" if is_marked else ""
+    return f"Metric: {metric_label(sections[0].metric)} on the split {split}{over}{marks}."
 
 
 def _notes(sections: Sequence[Section], headers: Sequence[str], tests: Sequence[str]) -> tuple[str, ...]:

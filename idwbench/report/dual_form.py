@@ -19,7 +19,6 @@ from idwbench.report.tables import (
     row_columns,
     setting_column,
     statistic_column,
-    text_column,
 )
 from idwbench.results.records import RESULT_STATES
 from idwbench.runs.datasets import DATASETS, PartsConfig
@@ -97,7 +96,7 @@ def _accuracies(lines: Sequence[_Line], settings: Sequence[str], title: str) -> 
     n, diverged, *_ = row_columns(shown)
     columns = [
         *_setting_columns(settings, shown),
-        text_column("task", "task", (task for _, task, *_ in tasks)),
+        Column("task", "task", [task for _, task, *_ in tasks]),
         n,
         statistic_column("accuracy", "test accuracy", "accuracy", after),
         _paper_column("paper", ".0f", [published for *_, published, _ in tasks]),
@@ -105,32 +104,31 @@ def _accuracies(lines: Sequence[_Line], settings: Sequence[str], title: str) -> 
         _paper_column("paper before", ".0f", [earlier for *_, earlier in tasks]),
         diverged,
     ]
-    metric = f"Metric: accuracy in %, {_SPREAD}"
-    if any(before):
-        metric += "; before the second: that on the first part before the second began"
-    return Table(title, nonempty(columns), tuple(row.number for row in shown), metric)
+    second = "; before the second: that on the first part before the second began" if any(before) else ""
+    caption = f"Metric: accuracy in %, {_SPREAD}{second}."
+    return Table(title, nonempty(columns), tuple(row.number for row in shown), caption)
 
 
 def _shares(lines: Sequence[_Line], settings: Sequence[str]) -> Table:
     layers = [(line, *layer) for line in lines for layer in line.layers]
     shown = [line.row for line, *_ in layers]
     wrong = [line.metrics.get("wrong_inputs") for line, *_ in layers]
-    counts = (
+    counts = [
         MISSING if one is None else f"{one.mean:,.0f}" + ("" if one.std is None else f" ± {one.std:,.0f}")
         for one in wrong
-    )
+    ]
     columns = [
         *_setting_columns(settings, shown),
-        text_column("layer", "layer", (name for _, _, name, _ in layers)),
+        Column("layer", "layer", [name for _, _, name, _ in layers]),
         row_columns(shown)[0],
-        text_column("wrong", "wrong", counts, numeric=True),
+        Column("wrong", "wrong", counts, numeric=True),
     ]
     for share, header in _HEADERS.items():
         own = [line.metrics.get(f"{share}_{number}") for line, number, *_ in layers]
         columns.append(statistic_column(share, header, f"{share}_0", own))
         columns.append(_paper_column(f"paper {share}", ".1f", [published.get(share) for *_, published in layers]))
     title, groups = "Class of the largest total attention of each layer", tuple(row.number for row in shown)
-    return Table(title, nonempty(columns), groups, f"Share in %, {_SPREAD}: {_MEANING}")
+    return Table(title, nonempty(columns), groups, f"Share in %, {_SPREAD}: {_MEANING}.")
 
 
 def _setting_columns(settings: Sequence[str], rows: Sequence[Row]) -> list[Column]:
@@ -138,8 +136,7 @@ def _setting_columns(settings: Sequence[str], rows: Sequence[Row]) -> list[Colum
 
 
 def _paper_column(name: str, form: str, values: Sequence[float | None]) -> Column:
-    texts = ("" if value is None else f"{100 * value:{form}}" for value in values)
-    return text_column(name, "paper", texts, numeric=True)
+    return Column(name, "paper", ["" if value is None else f"{100 * value:{form}}" for value in values], numeric=True)
 
 
 def _records(line: _Line) -> Iterator[dict[str, Any]]:

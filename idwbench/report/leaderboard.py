@@ -25,15 +25,15 @@ from idwbench.report.labels import constants_title, count_label, method_order, s
 from idwbench.report.statistics import SPLITS, compare, higher_is_better, present_splits, rounded, with_intervals
 from idwbench.report.tables import (
     MISSING,
+    Column,
     Table,
-    caption_words,
+    caption,
     nonempty,
     removable,
     row_columns,
     row_record,
     setting_column,
     split_columns,
-    text_column,
 )
 from idwbench.runs.metrics import METRICS
 
@@ -154,18 +154,17 @@ def _table(
     rows = [row for _, row in board]
     splits = (split, *(other for other in present_splits(row.statistics for row in rows) if other != split))
     n, diverged, *facts = row_columns(rows)
-    ranks = text_column("rank", "rank", (MISSING if rank is None else str(rank) for rank, _ in board), numeric=True)
+    ranks = Column("rank", "rank", [MISSING if rank is None else str(rank) for rank, _ in board], numeric=True)
     columns = [
         *(setting_column(name, [row.settings.get(name, MISSING) for row in rows]) for name in settings),
         *(n, diverged, *split_columns(splits, metric, rows), *facts),
     ]
-    words, marked = caption_words(metric, rows, among)
+    order = f"; sorted by {split}, {'highest' if higher_is_better(metric) else 'lowest'} first"
     return Table(
         title="",
         columns=(ranks, *nonempty(columns, {split, "n", *settings})),
         groups=(None,) * len(board),
-        metric=f"{words}; sorted by {split}, {'highest' if higher_is_better(metric) else 'lowest'} first",
-        marked=marked,
+        caption=caption(metric, rows, among, order),
         removable=tuple(name for name in removable(splits) if name.split()[0] != split),
         records=lambda: [{"rank": rank, **row.settings, **row_record(row, metric)} for rank, row in board],
     )

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
 from idwbench.report.labels import plain_value, setting_label
-from idwbench.report.tables import MISSING, Table, text_column
+from idwbench.report.tables import MISSING, Column, Table
 from idwbench.results.records import StoredRun
 from idwbench.runs.datasets import LookupConfig
 from idwbench.runs.kinds.models import ModelConfig
@@ -231,15 +231,15 @@ def capacity_table(capacities: Sequence[Capacities]) -> Table:
     dimensions = sorted({d for each in capacities for d in each.by_dimensions})
     data, fits = [each.of.data for each in capacities], [each.fit for each in capacities]
     columns = [
-        text_column("model", "model", (each.of.label for each in capacities)),
-        *([text_column("data", "data", data)] if len(set(data)) > 1 else []),
+        Column("model", "model", [each.of.label for each in capacities]),
+        *([Column("data", "data", data)] if len(set(data)) > 1 else []),
         *(
-            text_column(f"d={d}", f"d={d}", (_cell(each.by_dimensions.get(d, {})) for each in capacities), numeric=True)
+            Column(f"d={d}", f"d={d}", [_cell(each.by_dimensions.get(d, {})) for each in capacities], numeric=True)
             for d in dimensions
         ),
-        text_column("law", "law", (MISSING if fit is None else law_label(fit) for fit in fits)),
-        text_column("interval", "95 % interval of b", map(_interval_label, fits)),
-        text_column("r_squared", "R² (power, exponential)", map(_r_squared_label, fits)),
+        Column("law", "law", [MISSING if fit is None else law_label(fit) for fit in fits]),
+        Column("interval", "95 % interval of b", [*map(_interval_label, fits)]),
+        Column("r_squared", "R² (power, exponential)", [*map(_r_squared_label, fits)]),
     ]
     threshold = capacities[0].threshold if capacities else 0.99
     seeds = sorted({len(found) for each in capacities for found in each.by_dimensions.values()})
@@ -247,8 +247,7 @@ def capacity_table(capacities: Sequence[Capacities]) -> Table:
         title=f"Capacity at {100 * threshold:g} % recall" + (f" · {data[0]}" if len(set(data)) == 1 else ""),
         columns=tuple(columns),
         groups=tuple(data),
-        metric=f"Items, geometric mean over seeds (smallest to largest); {_seeds(seeds)}",
-        marked="",
+        caption=f"Items, geometric mean over seeds (smallest to largest); {_seeds(seeds)}.",
         notes=(
             "< and >: some seeds are below at the smallest, or not below at the largest number of items that was run.",
             "The law is fitted to all seeds at the dimensions without < or >.",

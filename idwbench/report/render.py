@@ -6,13 +6,14 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.report.labels import setting_names
-from idwbench.report.tables import Cell, Table
+from idwbench.report.tables import Column, Table
 from idwbench.report.text import render_text
 
 __all__ = ["TABLE_FORMATS", "TABLE_SUFFIXES", "TableFormat", "escape_latex", "escape_markdown", "format_of", "render"]
@@ -126,18 +127,18 @@ def _markdown_table(table: Table) -> str:
     lines = [f"### {escape_markdown(table.title)}", ""] if table.title else []
     padded = []
     for column in columns:
-        texts = [escape_markdown(column.header), *(_marked(cell, escape_markdown, "**{}**") for cell in column.cells)]
+        texts = [escape_markdown(column.header), *_marked(column, escape_markdown, "**{}**")]
         width = 3 if column.share else max(3, *map(len, texts))
         texts.insert(1, "-" * (width - 1) + (":" if column.numeric else "-"))
         padded.append([text.rjust(width) if column.numeric else text.ljust(width) for text in texts])
     lines += [f"| {' | '.join(line)} |" for line in zip(*padded, strict=True)]
-    caption = [table.caption()] if columns and table.metric else []
-    notes = [f"- {escape_markdown(note)}" for note in (*caption, *table.notes)]
+    notes = [f"- {escape_markdown(note)}" for note in (table.caption if columns else "", *table.notes) if note]
     return "\n".join([*lines, *([""] if columns else []), *notes, ""])
 
 
-def _marked(cell: Cell, escape: Callable[[str], str], best: str) -> str:
-    return best.format(escape(cell.text)) if cell.best else escape(cell.text)
+def _marked(column: Column, escape: Callable[[str], str], best: str) -> list[str]:
+    marks = zip_longest(map(escape, column.texts), column.best)
+    return [best.format(text) if is_best else text for text, is_best in marks]
 
 
 def _latex(tables: Sequence[Table]) -> str:
@@ -154,19 +155,19 @@ def _latex_table(table: Table) -> str:
     kinds = (rf"p{{{f'{c.share:g}'[1:]}\linewidth}}" if c.share else "r" if c.numeric else "l" for c in columns)
     layout = f"@{{}}{''.join(kinds)}@{{}}"
     head = f"    {' & '.join(escape_latex(column.header) for column in columns)} \\\\"
+    rows = zip(*(_marked(column, escape_latex, r"\textbf{{{}}}") for column in columns), strict=True)
     body = []
-    for place, group in enumerate(table.groups):
+    for place, (group, row) in enumerate(zip(table.groups, rows, strict=True)):
         if place and group != table.groups[place - 1]:
             body.append(r"    \addlinespace")
-        cells = (_marked(column.cells[place], escape_latex, r"\textbf{{{}}}") for column in columns)
-        body.append(f"    {' & '.join(cells)} \\\\")
+        body.append(f"    {' & '.join(row)} \\\\")
     notes = [escape_latex(note) for note in table.notes]
     if any(column.share for column in columns):
         begin, end = [r"{\footnotesize", rf"  \begin{{longtable}}{{{layout}}}"], [r"  \end{longtable}"]
         end += [*(rf"  \par\noindent {note}" for note in notes), "}"]
         rule = [r"    \midrule", r"    \endhead"]
     else:
-        caption = escape_latex(f"{table.title}. {table.caption()}")
+        caption = escape_latex(f"{table.title}. {table.caption}")
         begin = [r"\begin{table}", r"  \centering", rf"  \caption{{{caption}}}", rf"  \begin{{tabular}}{{{layout}}}"]
         end = [r"  \end{tabular}", *(rf"  \par\smallskip\footnotesize {note}" for note in notes), r"\end{table}"]
         rule = [r"    \midrule"]
@@ -182,14 +183,25 @@ def _json(tables: Sequence[Table]) -> str:
 
 
 def _csv(tables: Sequence[Table]) -> str:
-    """Return the records with a column for each name; what is None or missing is empty."""
+    """Return the records with a column for each name, and each parameter; what is None or missing is empty."""
     records = [table.flat(record) for table in tables for record in table.records()]
+    parameters = dict.fromkeys(name for record in records for name in record.get("parameters", ()))
+    records = [_with_parameters(record, parameters) for record in records]
     names = setting_names(records)
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(names)
     writer.writerows([_field(record.get(name)) for name in names] for record in records)
     return stream.getvalue()
+
+
+def _with_parameters(record: Mapping[str, Any], parameters: Iterable[str]) -> dict[str, Any]:
+    """Return a record with all parameters in the place of its own."""
+    fields: dict[str, Any] = {}
+    for name, value in record.items():
+        is_one = name != "parameters"
+        fields |= {name: value} if is_one else {one: value.get(one) for one in parameters if one not in record}
+    return fields
 
 
 def _field(value: Any) -> str:

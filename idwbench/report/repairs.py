@@ -8,7 +8,7 @@ from typing import Any
 from idwbench.report.frame import Row, Runs, rows, run_table
 from idwbench.report.labels import count_label
 from idwbench.report.statistics import Statistic
-from idwbench.report.tables import MISSING, Cell, Column, Table, nonempty, text_column
+from idwbench.report.tables import MISSING, Column, Table, nonempty
 from idwbench.runs.metrics import METRICS, PATCH_MEASURES, PATCH_WAYS
 
 __all__ = ["TOGETHER", "WAY_LABELS", "Compared", "compared_models", "repair_tables"]
@@ -72,7 +72,7 @@ def _table(model: Compared, suffix: str) -> Table:
     names = {measure: f"{measure}{suffix}" for measure in (*PATCH_MEASURES, *(() if suffix else ("relative_radius",)))}
     ways = [way for way in PATCH_WAYS if way in statistics[names["success"]]]
     columns = [
-        text_column("way", "way", (WAY_LABELS[way] for way in ways)),
+        Column("way", "way", [WAY_LABELS[way] for way in ways]),
         *(_column(measure, [statistics[name].get(way) for way in ways]) for measure, name in names.items()),
     ]
     cases = statistics["patched"]["cases"]
@@ -97,8 +97,8 @@ def _column(measure: str, known: list[Statistic | None]) -> Column:
         numbers = [one.mean] if one.std is None else [one.mean, one.std]
         return " ± ".join(f"{100 * number:.1f}" if is_percent else f"{number:.3g}" for number in numbers)
 
-    cells = tuple(Cell(MISSING if one is None else text(one)) for one in known)
-    return Column(measure, _HEADERS.get(measure, measure), True, cells)
+    texts = [MISSING if one is None else text(one) for one in known]
+    return Column(measure, _HEADERS.get(measure, measure), texts, numeric=True)
 
 
 def _values(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,15 +31,15 @@ from idwbench.report.references import SOURCES, Reference, ReferenceSource, find
 from idwbench.report.statistics import compare, present_splits, with_intervals
 from idwbench.report.tables import (
     MISSING,
+    Column,
     Table,
-    caption_words,
+    caption,
     model_columns,
     nonempty,
     removable,
     row_columns,
     row_record,
     split_columns,
-    text_column,
 )
 from idwbench.runs.config import RunConfig
 from idwbench.runs.dataset_base import DatasetConfig
@@ -179,18 +179,9 @@ def _titles(tables: Sequence[pandas.DataFrame]) -> list[str]:
 def section_tables(sections: Sequence[Section]) -> tuple[Table, ...]:
     """Return the table of each section, without empty columns (references, diverged runs, …).
 
-    Their records repeat the data set, protocol and metric of the section. In CSV each parameter has a column.
+    Their records repeat the data set, protocol and metric of the section.
     """
-    parameters = dict.fromkeys(
-        name for section in sections for row in section.rows for name in ordered_parameters(row.model)
-    )
-
-    def flat(record: Mapping[str, Any]) -> dict[str, Any]:
-        own = {name: record["parameters"].get(name) for name in parameters if name not in record}
-        pairs = ((own if name == "parameters" else {name: value}) for name, value in record.items())
-        return {name: value for part in pairs for name, value in part.items()}
-
-    return tuple(replace(_table(section), flat=flat) for section in sections)
+    return tuple(map(_table, sections))
 
 
 def _table(section: Section) -> Table:
@@ -200,17 +191,14 @@ def _table(section: Section) -> Table:
     references = []
     for source, header in _HEADERS.items():
         published = (section.reference(source, row) for row in rows)
-        texts = (one.label if one else "" for one in published)
-        references.append(text_column(source, header, texts, numeric=True))
-    counts = (str(row.model.prototypes or _ALL.get(row.model.kind, MISSING)) for row in rows)
+        references.append(Column(source, header, [one.label if one else "" for one in published], numeric=True))
+    counts = [str(row.model.prototypes or _ALL.get(row.model.kind, MISSING)) for row in rows]
     columns = [*model_columns(rows, counts), n, *split_columns(splits, metric, rows), *facts, *references, diverged]
-    words, marked = caption_words(metric, rows, " among equal numbers of prototypes")
     return Table(
         title=section.title,
         columns=nonempty(columns, ("method", "test")),
         groups=tuple(row.model.prototypes for row in rows),
-        metric=words,
-        marked=marked,
+        caption=caption(metric, rows, " among equal numbers of prototypes"),
         notes=section.notes,
         removable=removable(splits),
         records=lambda: [_record(section, row) for row in rows],

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from idwbench.report.frame import Row
 from idwbench.report.labels import metric_label, plain_value, value_label
 from idwbench.report.statistics import SPLITS, Statistic, compared_splits
 
 __all__ = [
+    "MARKED",
     "MISSING",
     "ROW_COLUMNS",
-    "Cell",
     "Column",
     "Table",
-    "caption_words",
+    "caption",
     "model_columns",
     "nonempty",
     "removable",
@@ -30,10 +29,10 @@ __all__ = [
     "setting_column",
     "split_columns",
     "statistic_column",
-    "text_column",
 ]
 
 MISSING = "–"
+MARKED = "; bold: "  # text without bold has a star
 
 _HEADERS = {"model": "kind", "plugin_sha256": "plugin", "dataset_seed": "data seed", "dataset_sha256": "sha256"}
 _DIGEST = 8
@@ -44,22 +43,15 @@ _REMOVABLE = (
 )
 
 
-class Cell(NamedTuple):
-    """Text of one cell, whether it is marked as best, and its colour in a terminal."""
-
-    text: str
-    best: bool = False
-    colour: str = ""
-
-
 @dataclass(frozen=True)
 class Column:
     """One column.
 
     Attributes:
-        numeric: Whether cells are aligned to the right.
-        cells: One for each row.
-        compared: Whether the best cells are marked.
+        texts: One for each row.
+        numeric: Whether texts are aligned to the right.
+        best: Whether each text is marked as one of the best; empty if rows are not compared.
+        colours: Of each text in a terminal; empty for none.
         share: The part of a line that long texts take in LaTeX; 0 for short texts.
         not_in: Formats without the column.
         is_below: Whether a terminal shows the texts below the table.
@@ -67,9 +59,10 @@ class Column:
 
     name: str
     header: str
-    numeric: bool
-    cells: tuple[Cell, ...]
-    compared: bool = False
+    texts: Sequence[str]
+    numeric: bool = False
+    best: Sequence[bool] = ()
+    colours: Sequence[str] = ()
     share: float = 0.0
     not_in: tuple[str, ...] = ()
     is_below: bool = False
@@ -81,8 +74,7 @@ class Table:
 
     Attributes:
         groups: The group of each row; rows of different groups are set apart.
-        metric: What the numbers are.
-        marked: What marked cells are; empty if none is marked.
+        caption: What the numbers are and, after `MARKED`, what marked texts are; empty without numbers.
         notes: Lines below the table.
         removable: Names of columns that a narrow terminal leaves out, in this order; ``train spread`` stands for the
             spread of the cells of ``train``.
@@ -93,30 +85,17 @@ class Table:
     title: str
     columns: tuple[Column, ...]
     groups: tuple[Hashable, ...]
-    metric: str = ""
-    marked: str = ""
+    caption: str = ""
     notes: tuple[str, ...] = ()
     removable: tuple[str, ...] = ()
     records: Callable[[], Sequence[Mapping[str, Any]]] = tuple
     flat: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
 
-    def caption(self, mark: str = "bold") -> str:
-        """Return a line that explains the numbers and the meaning of `mark`; empty without numbers."""
-        return f"{self.metric}; {mark}: {self.marked}." if self.marked else f"{self.metric}." if self.metric else ""
-
-
-def text_column(name: str, header: str, texts: Iterable[str], *, numeric: bool = False) -> Column:
-    """Return a column of texts."""
-    cell = cache(Cell)  # long columns have few different texts
-    return Column(name, header, numeric, tuple(map(cell, texts)))
-
 
 def nonempty(columns: Iterable[Column], kept: Collection[str] = ()) -> tuple[Column, ...]:
     """Return the columns in which some cell has content, and those with names in `kept`."""
     return tuple(
-        column
-        for column in columns
-        if column.name in kept or any(cell.text not in ("", MISSING) for cell in column.cells)
+        column for column in columns if column.name in kept or any(text not in ("", MISSING) for text in column.texts)
     )
 
 
@@ -126,15 +105,15 @@ def setting_column(name: str, values: Sequence[object]) -> Column:
     numbers = (isinstance(value, int | float) and not isinstance(value, bool) for value in values)
     numeric = all(is_number or value in (None, MISSING) for is_number, value in zip(numbers, values, strict=True))
     texts = [plain_value(value)[: _DIGEST if name.endswith("sha256") else None] for value in values]
-    return text_column(name, header, texts, numeric=numeric)
+    return Column(name, header, texts, numeric)
 
 
 def model_columns(rows: Sequence[Row], prototypes: Iterable[str]) -> list[Column]:
     """Return the method of each row, its parameters, and its number of prototypes."""
     return [
-        text_column("method", "method", (row.model.method for row in rows)),
-        text_column("setting", "parameters", (row.model.parameters_label for row in rows)),
-        text_column("prototypes", "prototypes", prototypes, numeric=True),
+        Column("method", "method", [row.model.method for row in rows]),
+        Column("setting", "parameters", [row.model.parameters_label for row in rows]),
+        Column("prototypes", "prototypes", [*prototypes], numeric=True),
     ]
 
 
@@ -145,16 +124,17 @@ def split_columns(splits: Sequence[str], metric: str, rows: Sequence[Row]) -> It
         yield statistic_column(split, split, metric, known, compared=split in compared_splits(splits))
         intervals = [one and one.interval for one in known]
         if any(intervals):
-            texts = (value_label(metric, one.low, one.high, " to ") if one else MISSING for one in intervals)
-            yield text_column(f"{split} interval", f"{split} 95 % interval", texts, numeric=True)
+            texts = [value_label(metric, one.low, one.high, " to ") if one else MISSING for one in intervals]
+            yield Column(f"{split} interval", f"{split} 95 % interval", texts, numeric=True)
 
 
 def statistic_column(
     name: str, header: str, metric: str, known: Sequence[Statistic | None], *, compared: bool = False
 ) -> Column:
     """Return means with their spread."""
-    cells = (Cell(MISSING) if one is None else Cell(value_label(metric, one.mean, one.std), one.best) for one in known)
-    return Column(name, header, True, tuple(cells), compared)
+    texts = [MISSING if one is None else value_label(metric, one.mean, one.std) for one in known]
+    best = [one is not None and one.best for one in known] if compared else ()
+    return Column(name, header, texts, numeric=True, best=best)
 
 
 # Facts of rows: the name in CSV and JSON, the fact, and what tables show of it.
@@ -169,7 +149,7 @@ ROW_COLUMNS: list[RowColumn] = [
 def row_columns(rows: Sequence[Row]) -> list[Column]:
     """Return the columns of the facts of rows."""
     return [
-        text_column(name, name.replace("_", " "), (text(value(row)) for row in rows), numeric=True)
+        Column(name, name.replace("_", " "), [text(value(row)) for row in rows], numeric=True)
         for name, value, text in ROW_COLUMNS
     ]
 
@@ -196,13 +176,14 @@ def removable(splits: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in _REMOVABLE if not (name.startswith("train") and "train" in compared))
 
 
-def caption_words(metric: str, rows: Iterable[Row], among: str) -> tuple[str, str]:
-    """Return the name of a metric with what the spread is, and what marked cells are; empty if none is marked."""
+def caption(metric: str, rows: Iterable[Row], among: str, order: str = "") -> str:
+    """Return the name of a metric, what the spread is, the order of rows, and what marked texts are if any is."""
     known = [one for row in rows for one in row.statistics.values()]
     over = ", mean ± sample standard deviation over n seeds" if any(one.std is not None for one in known) else ""
-    words = f"Metric: {metric_label(metric)}{over}"
+    words = f"Metric: {metric_label(metric)}{over}{order}"
     if not any(one.best for one in known):
-        return words, ""
+        return f"{words}."
     if not any(one.p_value is not None for one in known):
-        return words, f"best mean{among}"
-    return words, f"best mean, or not distinguishable from it{',' if among.startswith(' among') else ''}{among}"
+        return f"{words}{MARKED}best mean{among}."
+    comma = "," if among.startswith(" among") else ""
+    return f"{words}{MARKED}best mean, or not distinguishable from it{comma}{among}."

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from rich.cells import cell_len
 
 from idwbench.errors import printable
-from idwbench.report.tables import Column, Table
+from idwbench.report.tables import MARKED, Column, Table
 
 __all__ = ["Style", "render_text"]
 
@@ -28,41 +28,21 @@ _NARROW = {
 
 @dataclass(frozen=True)
 class _Shown:
-    """A column with the lines of its header and its cells as they are shown, and its width."""
+    """A column as it is shown: the header and the texts, how each is shown, and the width in which they are wrapped."""
 
     column: Column
-    header: list[str]
-    texts: list[str]
+    texts: Sequence[str]
     width: int
-
-    @classmethod
-    def of(cls, column: Column, *, star: bool, spread: bool = True, wrap: bool = True) -> _Shown:
-        texts = [cell.text for cell in column.cells]
-        if not "".join(texts).isprintable():
-            texts = [printable(text) if wrap else " ".join(printable(text).split()) for text in texts]
-        texts = texts if spread else [text.partition(" ± ")[0] for text in texts]
-        if star and column.compared:
-            texts = [text + (" ", "*")[cell.best] for text, cell in zip(texts, column.cells, strict=True)]
-        header, width = [printable(column.header)], _widest(texts)
-        if wrap:  # if cells are narrower
-            words = [_NARROW.get(word, word) if len(word) > width else word for word in header[0].split()]
-            header = _wrapped(" ".join(words), max(width, *map(cell_len, " ".join(words).split())))
-        return cls(column, header, texts, max(width, *map(cell_len, header)))
-
-    def padded(self, texts: Sequence[str]) -> Iterable[str]:
-        """Return texts in the width of the column; long columns repeat most of theirs."""
-        side, width = str.rjust if self.column.numeric else str.ljust, self.width
-        # The methods count characters, of which some take two columns.
-        lengths = ((text, width if text.isascii() else width + len(text) - cell_len(text)) for text in {*texts})
-        shown = {text: side(text, length) for text, length in lengths}
-        return map(shown.__getitem__, texts)
+    hows: Sequence[str] = ()
 
     @property
-    def cells(self) -> Iterator[tuple[str, ...]]:
-        """The lines of each cell, in the width of the column."""
-        if _widest(self.texts) <= self.width and "".join(self.texts).isprintable():
-            return zip(self.padded(self.texts), strict=True)
-        return (tuple(self.padded(_wrapped(text, self.width))) for text in self.texts)
+    def cells(self) -> list[list[str]]:
+        """The lines of each text, in the width of the column."""
+        side, lines = str.rjust if self.column.numeric else str.ljust, {}
+        for text in {*self.texts}:  # long columns repeat most of theirs
+            # The methods count characters, of which some take two columns.
+            lines[text] = [side(line, self.width + len(line) - cell_len(line)) for line in _wrapped(text, self.width)]
+        return [lines[text] for text in self.texts]
 
 
 def render_text(tables: Sequence[Table], width: int | None = 100, style: Style | None = None) -> str:
@@ -76,40 +56,53 @@ def render_text(tables: Sequence[Table], width: int | None = 100, style: Style |
 
 
 def _plain(table: Table) -> Iterator[str]:
-    block = [_Shown.of(column, star=False, wrap=False) for column in table.columns]
-    rows = zip(*(one.padded(one.header + one.texts) for one in block), strict=True)
-    return ("  ".join(row).rstrip() for row in rows)
+    columns = []
+    for column in table.columns:
+        texts = [text if text.isprintable() else " ".join(printable(text).split()) for text in column.texts]
+        columns.append(_Shown(column, [column.header, *texts], _widest([column.header, *texts])).cells)
+    return ("  ".join(text for (text,) in row).rstrip() for row in zip(*columns, strict=True))
 
 
 def _lines(table: Table, width: int, style: Style | None) -> Iterator[str]:
     kept = [column for column in table.columns if "rich" not in column.not_in]
-    shown = {column.name: _Shown.of(column, star=style is None) for column in kept if not column.is_below}
+    shown = {column.name: _shown(column, star=style is None) for column in kept if not column.is_below}
     left_out = []
     for name in table.removable:
         if sum(one.width + _GAP for one in shown.values()) <= width:
             break
         if name == "train spread" and "train" in shown:
-            shown["train"] = _Shown.of(shown["train"].column, star=style is None, spread=False)
+            shown["train"] = _shown(shown["train"].column, star=style is None, spread=False)
         elif name in shown:
             left_out.append(shown.pop(name).column.header)
     yield from (style(line, "bold") if style else line for line in _wrapped(table.title, width) if line)
     for block in _blocks([*shown.values()], width) if table.groups else ():
-        yield from _block(block, table, style)
+        yield from _block(block, table.groups, style)
     for column in (column for column in kept if column.is_below):
-        texts = zip(kept[0].cells, column.cells, strict=True)
-        below = (f"{key.text}: {cell.text}" for key, cell in texts if cell.text)
+        below = (f"{key}: {text}" for key, text in zip(kept[0].texts, column.texts, strict=True) if text)
         yield from (f" {line}" for text in below for line in _wrapped(text, width - 1))
     # No notes on the origin of references that are not shown.
     notes = [note for note in table.notes if not note.startswith(tuple(f"{header}:" for header in left_out))]
     notes += [f"Not shown in {width} columns: {', '.join(left_out)}."] if left_out else []
-    caption = [table.caption("bold" if style else "*")] if table.groups and table.metric else []
-    for line in (f" {line}" for note in (*caption, *notes) for line in _wrapped(note, width - 1)):
+    caption = [table.caption if style else table.caption.replace(MARKED, "; *: ")] if table.groups else []
+    for line in (f" {line}" for note in (*filter(None, caption), *notes) for line in _wrapped(note, width - 1)):
         yield style(line, "dim") if style else line
 
 
+def _shown(column: Column, *, star: bool, spread: bool = True) -> _Shown:
+    """Return a column with the least width that breaks no word of its header and no text."""
+    texts = [text if text.isprintable() else printable(text) for text in column.texts]
+    texts = texts if spread else [text.partition(" ± ")[0] for text in texts]
+    if star and column.best:
+        texts = [text + (" ", "*")[best] for text, best in zip(texts, column.best, strict=True)]
+    width = _widest(texts)
+    words = [_NARROW.get(word, word) if len(word) > width else word for word in printable(column.header).split()]
+    header = " ".join(words)
+    hows = column.colours or ["bold" if best else "" for best in column.best] or [""] * len(texts)
+    return _Shown(column, [header, *texts], max(width, _widest(header.split())), ["bold", *hows])
+
+
 def _widest(texts: Iterable[str]) -> int:
-    texts = {*texts}
-    return max(map(len if "".join(texts).isascii() else cell_len, texts), default=0)
+    return max(map(cell_len, {*texts}), default=0)
 
 
 def _wrapped(text: str, width: int) -> list[str]:
@@ -125,9 +118,9 @@ def _blocks(columns: Sequence[_Shown], width: int) -> Iterator[list[_Shown]]:
         yield [*columns]
         return
     # The widths that break no word of a text, and no number.
-    words = [[word for text in one.header + one.texts for word in text.split()] for one in columns]
     least = [
-        _widest(own) if own and not one.column.numeric else one.width for one, own in zip(columns, words, strict=True)
+        one.width if one.column.numeric else _widest(word for text in one.texts for word in text.split()) or one.width
+        for one in columns
     ]
     while (too_wide := sum(widths) + _GAP * len(widths) > width) and widths != least:
         widest = max(range(len(columns)), key=lambda place: (widths[place] > least[place], widths[place]))
@@ -160,25 +153,21 @@ def _n_repeated(columns: Sequence[_Shown]) -> int:
     return n
 
 
-def _block(block: Sequence[_Shown], table: Table, style: Style | None) -> Iterator[str]:
+def _block(block: Sequence[_Shown], groups: Sequence[Hashable], style: Style | None) -> Iterator[str]:
     """Yield the lines of some columns: headers, a rule, rows, and an empty line between groups."""
-    height = max(len(one.header) for one in block)
-    heads = [one.padded([""] * (height - len(one.header)) + one.header) for one in block]
+    blanks = [" " * one.width for one in block]
+    rows, hows = (zip(*parts, strict=True) for parts in zip(*((one.cells, one.hows) for one in block), strict=True))
     yield ""
-    for line in zip(*heads, strict=True):
-        yield f" {'  '.join(style(text, 'bold') if style else text for text in line)}".rstrip()
-    yield f" {'─' * (sum(one.width + _GAP for one in block) - _GAP)}"
-    rows = zip(*(one.cells for one in block), strict=True)
-    for place, (group, row) in enumerate(zip(table.groups, rows, strict=True)):
-        if place and group != table.groups[place - 1]:
+    for place, (row, own) in enumerate(zip(rows, hows, strict=True)):
+        if place == 1:
+            yield f" {'─' * (sum(map(len, blanks)) + _GAP * (len(block) - 1))}"
+        elif place and groups[place - 1] != groups[place - 2]:
             yield ""
-        for line in zip_longest(*row):
-            texts = [text or " " * one.width for one, text in zip(block, line, strict=True)]
+        lines = [*zip_longest(*row)] if place else [*zip_longest(*(lines[::-1] for lines in row))][::-1]
+        for line in lines:
+            texts = [text or blank for text, blank in zip(line, blanks, strict=True)]
             if style:
-                cells = [one.column.cells[place] for one in block]
-                hows = ["bold" if cell.best else cell.colour for cell in cells]
-                texts = [
-                    style(text, how) if how and text.strip() else text for text, how in zip(texts, hows, strict=True)
-                ]
+                styled = zip(texts, own, strict=True)
+                texts = [style(text, how) if how and text.strip() else text for text, how in styled]
             yield f" {'  '.join(texts)}".rstrip()
     yield ""

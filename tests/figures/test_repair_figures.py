@@ -93,11 +93,11 @@ def test_a_report_of_comparisons_has_two_tables_of_ways_for_each_model():
     alone, together = report_tables(runs)
     assert alone.title == f"mnist · {runs[0].config.model.label} · 40 wrong inputs one at a time"
     assert together.title.endswith("40 wrong inputs in one network")
-    cells = {column.name: [cell.text for cell in column.cells] for column in alone.columns}
+    cells = {column.name: column.texts for column in alone.columns}
     assert cells["way"] == ["unpatched", "local", "fine-tuning"]
     assert cells["success"] == ["60.0 ± 10.0"] * 3 and cells["worse"] == ["1 ± 1"] * 3
     assert cells["relative_radius"] == ["–", "0.8 ± 0", "–"]
-    assert [cell.text for cell in together.columns[6].cells] == ["40 ± 10"] * 3
+    assert together.columns[6].texts == ["40 ± 10"] * 3
     record = json.loads(render([alone, together], "json"))
     flat = json.dumps(record)
     assert '"better_mean": 4.0' in flat and '"mended": "in one network"' in flat

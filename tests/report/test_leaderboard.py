@@ -255,7 +255,7 @@ def report(accuracies):
 
 
 def columns(tables):
-    return {column.name: [cell.text for cell in column.cells] for table in tables for column in table.columns}
+    return {column.name: column.texts for table in tables for column in table.columns}
 
 
 def test_a_cell_is_a_mean_with_its_spread_the_best_is_marked_and_ranks_are_over_all_data_sets(report, accuracies):
@@ -268,9 +268,7 @@ def test_a_cell_is_a_mean_with_its_spread_the_best_is_marked_and_ranks_are_over_
     assert found["method"] == ["knn", "svc", "idw"] and found["prototypes"] == ["–", "–", "8"]
     for name, of_models in zip(SETS, 100 * accuracies, strict=True):
         assert found[name] == [f"{values.mean():.2f} ± {values.std(ddof=1):.2f}" for values in of_models]
-    marked = {
-        column.name: [cell.best for cell in column.cells] for table in by_dataset(report) for column in table.columns
-    }
+    marked = {column.name: column.best for table in by_dataset(report) for column in table.columns}
     for name, means in zip(SETS, accuracies.mean(2), strict=True):
         assert marked[name] == np.isclose(means, means.max(), rtol=1e-12).tolist()
     ranks = rankdata(-accuracies.mean(2), axis=1).mean(0)
@@ -294,7 +292,7 @@ def test_a_model_that_a_data_set_lacks_has_no_mean_rank():
 def test_the_split_can_be_chosen_and_is_named(report):
     shown = by_dataset(report, "train")
     assert columns(shown)["iris"] == ["90.00 ± 0.00"] * 3
-    assert "on the split train" in shown[0].metric
+    assert "on the split train" in shown[0].caption
     with pytest.raises(ConfigError) as caught:
         by_dataset(report, "tset")
     assert str(caught.value) == "split: no run has accuracy on a split 'tset' (did you mean 'test'?)"

@@ -14,7 +14,7 @@ from idwbench.report.labels import value_label
 from idwbench.report.leaderboard import leaderboard
 from idwbench.report.render import TABLE_FORMATS, escape_latex, render
 from idwbench.report.summaries import section_tables, summarise
-from idwbench.report.tables import ROW_COLUMNS, Cell, Column, Table
+from idwbench.report.tables import ROW_COLUMNS, Column, Table
 from idwbench.report.text import render_text
 
 
@@ -72,7 +72,7 @@ def test_markdown_is_a_table_with_the_best_in_bold_and_a_caption_that_says_so(ta
     headers = [table.splitlines()[0] for table in found]
     assert ["diverged" in header for header in headers] == [True, False, False]  # columns without content are left out
     mean = ", mean ± sample standard deviation over n seeds"
-    assert [table.caption() for table in tables] == [
+    assert [table.caption for table in tables] == [
         f"Metric: accuracy in %{mean}; bold: best mean, or not distinguishable from it, among equal numbers of "
         "prototypes.",
         "Metric: accuracy in %; bold: best mean among equal numbers of prototypes.",
@@ -129,7 +129,7 @@ def test_no_line_is_longer_than_the_terminal_and_no_word_or_number_is_broken(tab
         for table in found:
             for column in table.columns:
                 if column.name in shown:
-                    words = [w for cell in column.cells for w in ([cell.text] if column.numeric else cell.text.split())]
+                    words = [w for cell in column.texts for w in ([cell] if column.numeric else cell.split())]
                     assert all(word in text for word in words)
 
 
@@ -156,8 +156,8 @@ def test_a_narrow_terminal_lists_what_it_leaves_out_repeats_what_names_a_row_and
 
 
 def test_control_characters_and_wide_letters_do_not_shift_columns():
-    cells = tuple(map(Cell, ("日本", "a\x1b[1m", "x")))
-    text = render_text([Table("t", (Column("one", "one", False, cells), Column("n", "n", True, cells)), (1, 1, 1))])
+    texts = ["日本", "a\x1b[1m", "x"]
+    text = render_text([Table("t", (Column("one", "one", texts), Column("n", "n", texts, numeric=True)), (1, 1, 1))])
     lines = [line for line in text.splitlines() if line.startswith(" ") and "─" not in line]
     assert "\x1b" not in text
     assert lines[1:] == [" 日本          日本", " a\\x1b[1m  a\\x1b[1m", " x                x"]

@@ -168,7 +168,7 @@ def test_a_leaderboard_pools_the_same_and_chooses_by_all_data_whose_seeds_are_in
     board = leaderboard(runs + over_data(3, noise=0.3))
     assert [(row["n"], row.get("dataset_seed")) for row in board.records()] == [(3, None)] * 3
     assert "seed" not in board.title
-    assert board.marked.endswith("on the same data")
+    assert board.caption.endswith("on the same data.")
     chosen = leaderboard(runs, best_over=["learning_rate"])
     assert [row["learning_rate"] for row in chosen.records()] == [0.1]
     (record,) = json.loads(render(section_tables(summarise(over_data(3))), "json"))

@@ -264,4 +264,4 @@ def test_a_kind_of_run_without_the_metric_is_not_shown_and_one_of_a_study_has_it
     assert (row.model.kind, row.statistics["cases"].mean) == ("patch_study", 0.5)
     assert json.loads(render(section_tables(report), "json"))[0]["cases_mean"] == 0.5
     assert "cases" in render(section_tables(report), "markdown")
-    assert "sorted by cases" in leaderboard([study(0.5)], "gap").metric
+    assert "sorted by cases" in leaderboard([study(0.5)], "gap").caption

@@ -61,7 +61,7 @@ def table():
 
 
 def columns(table):
-    return {column.name: [cell.text for cell in column.cells] for column in table.columns}
+    return {column.name: column.texts for column in table.columns}
 
 
 def test_accuracies_are_means_over_seeds_for_each_part_beside_the_published(table):

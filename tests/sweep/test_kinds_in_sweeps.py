@@ -211,7 +211,7 @@ def test_tables_and_leaderboards_say_what_differs_and_what_the_seed_does_not_aff
     said = "The results of kernel regression, knn, nearest_centroid and svc do not depend on the seed"
     assert any(note.startswith(said) for note in summary.notes), summary.notes
     (table, *_) = section_tables([summary])
-    columns = {column.name: [cell.text for cell in column.cells] for column in table.columns}
+    columns = {column.name: column.texts for column in table.columns}
     learned = dict(zip(columns["setting"], columns["learned_parameters"], strict=True))
     assert learned["width 4, depth 2, head p=2, ε=0.001"] == "50"  # (2·4 + 4) + (4·4 + 4) + 3·(4 + 2)
     sizes = dict(zip(columns["setting"], columns["prototypes"], strict=True))
