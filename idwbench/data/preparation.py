@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from idwbench.data.dataset import Dataset, Scaling, Split, array_sha256
 from idwbench.errors import DatasetError
-from idwbench.runs.dataset_base import DatasetConfig, LanguageConfig
+from idwbench.runs.dataset_base import CorruptibleConfig, DatasetConfig, LanguageConfig
 from idwbench.runs.datasets import PartsConfig
 
 __all__ = [
@@ -24,7 +24,7 @@ __all__ = [
     "split_rows",
 ]
 
-HOLDOUT_STREAM, VALIDATION_STREAM = 1, 2
+HOLDOUT_STREAM, VALIDATION_STREAM, _CORRUPTION_STREAM = 1, 2, 3
 
 ScalingChoice = Scaling | Literal["features", "pixels"]
 Rows = NDArray[np.int64]
@@ -82,7 +82,7 @@ class RawData:
 
 
 def prepare(config: DatasetConfig, raw: RawData) -> Dataset:
-    """Return a data set: first validation rows are split off, then inputs and regression targets are scaled.
+    """Return a data set: validation rows are split off, training rows corrupted, inputs and regression targets scaled.
 
     Means and standard deviations are those of the remaining training rows.
 
@@ -90,6 +90,7 @@ def prepare(config: DatasetConfig, raw: RawData) -> Dataset:
         DatasetError: too many validation rows, or a scaled value is too large for float32.
     """
     train, validation = split_off_validation(config, raw)
+    train = _corrupted(config, train, len(raw.class_names))
     scaling = raw.scaling
     if not isinstance(scaling, Scaling):
         scaling = _standard(train.inputs, whole=scaling == "pixels")
@@ -134,6 +135,29 @@ def split_off_validation(config: DatasetConfig, raw: RawData) -> tuple[RawSplit,
             location=("validation",),
         )
     return raw.train.split(size, random_stream(config.seed, VALIDATION_STREAM))
+
+
+def _corrupted(config: DatasetConfig, train: RawSplit, n_classes: int) -> RawSplit:
+    """Return the training rows with the label noise and the outliers of the settings, chosen by the seed of the data.
+
+    A noisy label is that of another class, each as likely. The inputs of an outlier are uniform in the box that has the
+    centre of the training data and three times their range; its label stays.
+    """
+    if not isinstance(config, CorruptibleConfig) or not (config.label_noise or config.outliers):
+        return train
+    random, inputs = random_stream(config.seed, _CORRUPTION_STREAM), train.inputs
+    labels = train.targets.astype(np.int64)  # a copy
+    order = random.permutation(len(labels)), random.permutation(len(labels))
+    noisy, far = (
+        rows[: round(share * len(labels))]
+        for rows, share in zip(order, (config.label_noise, config.outliers), strict=True)
+    )
+    labels[noisy] = (labels[noisy] + random.randint(1, n_classes, len(noisy))) % n_classes
+    if len(far):
+        low, high = (bound.astype(np.float64) for bound in (inputs.min(0), inputs.max(0)))
+        inputs = inputs.astype(np.float64)
+        inputs[far] = random.uniform(2 * low - high, 2 * high - low, (len(far), len(low)))
+    return train._replace(inputs=inputs, targets=labels)
 
 
 def _standard(train: NDArray[np.generic], *, whole: bool = False) -> Scaling:

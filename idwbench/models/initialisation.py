@@ -54,6 +54,7 @@ def initial_prototypes(
     ``samples``: keys are training inputs drawn without replacement. ``kmeans``: keys are the centres of k-means
     (scikit-learn's `KMeans`, one start). Both divide the prototypes equally among the classes, as far as these are
     large enough; a regression counts as one class. Values are 1 for the class of the key, or the (mean) target.
+    The setting `initial_values` of prototypes replaces the values by zeros, or by random ones as those of ``kaiming``.
 
     Weights of the training rows are those of ``mean`` and of ``kmeans``, and the odds with which ``samples`` are drawn.
 
@@ -78,6 +79,11 @@ def initial_prototypes(
         values = _kaiming_uniform(model.prototypes, dataset.n_outputs, generator)
     else:
         keys, values = _from_data(model.prototypes, dataset, generator, k_means=way == "kmeans")
+    if isinstance(model, PrototypesConfig) and model.initial_values != "default":
+        is_random = model.initial_values == "random"
+        values = (
+            _kaiming_uniform(model.prototypes, dataset.n_outputs, generator) if is_random else np.zeros_like(values)
+        )
     return keys.astype(np.float32), values.astype(np.float32)
 
 

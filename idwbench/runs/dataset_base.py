@@ -10,6 +10,7 @@ from idwbench.runs.settings import Fraction, Seed, Settings, added_in_0_2
 
 __all__ = [
     "LARGEST_VOCABULARY",
+    "CorruptibleConfig",
     "CountOrZero",
     "DatasetConfig",
     "FileConfig",
@@ -26,6 +27,7 @@ LARGEST_VOCABULARY = 2**24 - 1  # float32, the type of inputs, has all whole num
 _VALIDATION = "Training rows for validation: a number, or a fraction below 1."
 
 CountOrZero = Annotated[int, Field(ge=0, lt=2**31)]
+_Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 def _check_rows(value: object) -> object:
@@ -43,6 +45,17 @@ class DatasetConfig(Settings):
     if TYPE_CHECKING:  # each class declares them, in its own place in the order
         task: Task
         seed: int = 0
+
+
+class CorruptibleConfig(DatasetConfig):
+    """Classes whose training rows can be corrupted on purpose, to see what a method makes of it."""
+
+    label_noise: _Share = added_in_0_2(
+        0.0, description="Fraction of the training rows that get the label of another class."
+    )
+    outliers: _Share = added_in_0_2(
+        0.0, description="Fraction of the training rows whose inputs are drawn far and wide."
+    )
 
 
 class TableConfig(DatasetConfig):

@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.runs.dataset_base import (
+    CorruptibleConfig,
     CountOrZero,
     DatasetConfig,
     FileConfig,
@@ -50,7 +51,7 @@ _PIXELS = "Scaling of pixels: standard (the usual mean and standard deviation), 
 ClassCount = Annotated[int, Field(ge=2, le=10_000)]
 
 
-class TwoMoonsConfig(DatasetConfig):
+class TwoMoonsConfig(CorruptibleConfig):
     """Two interleaved half circles, with 100 and 20 points per class as in the authors' code.
 
     The paper's text has 100 and 20 in total: ``train_per_class=50, test_per_class=10``. The holdout is a new sample.
@@ -65,14 +66,14 @@ class TwoMoonsConfig(DatasetConfig):
     seed: Seed = 0
 
 
-class DigitsConfig(TableConfig):
+class DigitsConfig(CorruptibleConfig, TableConfig):
     """scikit-learn's 1,797 digits of 8 x 8 pixels, split by class; needs no download."""
 
     name: Literal["digits"] = "digits"
     task: Literal["classification"] = added_in_0_2("classification")
 
 
-class ClassTableConfig(TableConfig):
+class ClassTableConfig(CorruptibleConfig, TableConfig):
     """Small tables of classes.
 
     ``iris``: 150 irises, four lengths and widths, three species. ``wine``: 178 wines, 13 chemical measurements, three
@@ -83,7 +84,7 @@ class ClassTableConfig(TableConfig):
     task: Literal["classification"] = "classification"
 
 
-class _DrawnClasses(DatasetConfig):
+class _DrawnClasses(CorruptibleConfig):
     task: Literal["classification"] = "classification"
     train_size: Count = 200
     test_size: Count = 200
@@ -152,7 +153,7 @@ _ImageSet = Literal["mnist", "fashion_mnist"]
 _PARTS: tuple[str, ...] = get_args(_ImageSet)
 
 
-class ImageConfig(DatasetConfig):
+class ImageConfig(CorruptibleConfig):
     """Images of 28 x 28 pixels in ten classes, in the archives of MNIST; such data sets can be parts of one.
 
     The official archives: 60,000 and 10,000 images.

@@ -5,7 +5,7 @@ import pytest
 
 from idwbench.data.loading import load_dataset
 from idwbench.data.preparation import random_stream, split_rows
-from idwbench.errors import DatasetError
+from idwbench.errors import ConfigError, DatasetError
 from idwbench.runs.datasets import NpzConfig, SineConfig, TwoMoonsConfig, parse_dataset
 
 UNEVEN = np.repeat([3, 1, 7], [50, 5, 1])
@@ -132,3 +132,52 @@ def test_data_has_the_recorded_checksum(settings, sha256, tmp_path, monkeypatch)
     labels = [np.array(list("abcd" * n)) for n in (10, 2)]
     np.savez("images.npz", **dict(zip(names, (train, labels[0], test, labels[1]), strict=True)))
     assert load_dataset(parse_dataset(settings)).sha256 == sha256
+
+
+CORRUPTED = ["two_moons", "digits", "iris", "blobs", "hastie_10_2"]
+
+
+@pytest.mark.parametrize("name", CORRUPTED)
+def test_label_noise_gives_so_many_training_rows_another_label_and_leaves_everything_else(name):
+    clean, noisy = (load_dataset(parse_dataset({"name": name, "label_noise": share})) for share in (0.0, 0.25))
+    differ = noisy.train.targets != clean.train.targets
+    assert differ.sum() == round(0.25 * len(differ)) and noisy.train.targets.max() == clean.train.targets.max()
+    for split, other in noisy.splits.items():
+        np.testing.assert_array_equal(other.inputs, clean.splits[split].inputs)
+        if split != "train":
+            np.testing.assert_array_equal(other.targets, clean.splits[split].targets)
+
+
+@pytest.mark.parametrize("name", CORRUPTED)
+def test_outliers_lie_in_three_times_the_range_keep_their_labels_and_other_rows_their_units(name):
+    clean, wild = (load_dataset(parse_dataset({"name": name, "outliers": share})) for share in (0.0, 0.1))
+    before, after = (one.scaling.invert(one.train.inputs) for one in (clean, wild))
+    scale = np.abs(before).max() * 1e-6
+    moved = (np.abs(after - before) > scale).any(1)
+    assert moved.sum() == round(0.1 * len(moved))
+    low, high = before.min(0), before.max(0)
+    assert (after >= 2 * low - high - scale).all() and (after <= 2 * high - low + scale).all()
+    assert ((after[moved] < low - scale) | (after[moved] > high + scale)).any()
+    np.testing.assert_array_equal(wild.train.targets, clean.train.targets)
+    np.testing.assert_allclose(
+        wild.scaling.invert(wild.test.inputs), clean.scaling.invert(clean.test.inputs), atol=10 * scale
+    )
+
+
+def test_corruption_follows_the_seed_of_the_data_and_leaves_validation_rows_alone():
+    settings = {"name": "digits", "label_noise": 0.2, "outliers": 0.1, "validation": 300}
+    first, again, other = (load_dataset(parse_dataset({**settings, "seed": seed})) for seed in (3, 3, 4))
+    clean = load_dataset(parse_dataset({"name": "digits", "validation": 300, "seed": 3}))
+    np.testing.assert_array_equal(first.train.inputs, again.train.inputs)
+    np.testing.assert_array_equal(first.train.targets, again.train.targets)
+    assert not np.array_equal(first.train.targets, other.train.targets)
+    np.testing.assert_array_equal(first.validation.targets, clean.validation.targets)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"name": "diabetes", "label_noise": 0.1}, {"name": "iris", "outliers": 1.5}, {"name": "aesop", "outliers": 0}],
+)
+def test_corruption_is_a_share_of_data_sets_with_classes(settings):
+    with pytest.raises(ConfigError, match=r"unknown key|less than or equal to 1"):
+        parse_dataset(settings)

@@ -28,9 +28,12 @@ class PrototypesConfig(ModelSettings):
     parameters: dict[str, ParameterValue]
     prototypes: Count = Field(description="Number of prototypes.")
     plugin_sha256: str | None = None
-    initialisation: Literal["default", "mean", "samples", "kmeans"] = added_in_0_2(
+    initialisation: Literal["default", "mean", "samples", "kmeans", "kaiming"] = added_in_0_2(
         "default",
-        description="Initialisation of keys: mean, samples or kmeans of the data; default: as the method says.",
+        description="Initialisation of keys: mean, samples or kmeans of the data, or kaiming; default: as the method says.",
+    )
+    initial_values: Literal["default", "zero", "random"] = added_in_0_2(
+        "default", description="Initial values: zero or random; default: those of the initialisation."
     )
 
     @property
@@ -39,6 +42,8 @@ class PrototypesConfig(ModelSettings):
         words = [method_label(self.method, self.parameters)]
         if self.initialisation != "default":
             words.append(f"initialisation {self.initialisation}")
+        if self.initial_values != "default":
+            words.append(f"initial values {self.initial_values}")
         words += [] if self.plugin_sha256 is None else [f"plugin {self.plugin_sha256[:8]}"]
         return ", ".join(filter(None, words))
 
