@@ -37,10 +37,10 @@ __all__ = [
 
 # Metrics of the quality of prototypes, on the training data.
 _QUALITY = ("relative_coverage", "key_distance", "dead_keys")
-_CELL_WIDTH, _CELL_HEIGHT = 0.88, 0.48  # inches
+_CELL_WIDTH, _CELL_HEIGHT = 0.78, 0.5  # inches
 _BRIGHT = 0.5  # lightness of a cell from which its words are dark
 _LOGARITHMIC = 50.0  # ratio of the largest to the smallest mean from which colours are logarithmic
-_CAPTION = "mean ± sample standard deviation over n seeds; light: better"
+_CAPTION = "mean ± sample standard deviation over {} seeds; light: better"
 
 Place = tuple[float, float]
 _Panel = tuple[Row, plane.PlanePicture]
@@ -165,7 +165,7 @@ class HeatMap:
     Attributes:
         percent: Whether numbers are shown times 100.
         cells: By power and epsilon ``mean``, ``std`` and ``n`` over seeds, NaN where there are too few, and a ``note``:
-            numbers of seeds and of diverged runs, or why there is no mean.
+            the number of diverged runs, if any, or why there is no mean.
     """
 
     title: str
@@ -213,9 +213,9 @@ def _heat_map(rows: Mapping[Place, Row], split: str, name: str) -> HeatMap:
     cells = []
     for row in rows.values():
         values = pandas.Series([run.metric(name, split) for run in row.complete], dtype=np.float64).dropna()
-        diverged = f", {row.n_diverged} diverged" if row.n_diverged else ""
+        diverged = f"{row.n_diverged} diverged" if row.n_diverged else ""
         absence = "not measured" if row.n else _absence_label(row.n_diverged)
-        note = f"n={len(values)}{diverged}" if len(values) else absence
+        note = diverged if len(values) else absence
         cells.append({"mean": values.mean(), "std": values.std(), "n": len(values), "note": note})
     metric = METRICS[name]
     words = name.replace("_", " ") + (" in %" if metric.percent else "")
@@ -234,16 +234,18 @@ def _draw_heat_maps(maps: Sequence[HeatMap], source: str = "") -> Figure:
     columns = min(2, len(maps))
     rows = -(-len(maps) // columns)
     width = max(columns * (_CELL_WIDTH * n_epsilons + 0.75), 5.0)
-    figure, body = new_page(width, rows * (_CELL_HEIGHT * n_powers + 0.8), [_CAPTION, source])
+    counts = {n for one in maps for n in one.cells["n"] if n}
+    n_seeds = counts.pop() if len(counts) == 1 else "n"
+    figure, body = new_page(width, rows * (_CELL_HEIGHT * n_powers + 0.8), [_CAPTION.format(n_seeds), source])
     grid = body.subplots(rows, columns, squeeze=False).flat
     for axes, one in zip(grid, maps, strict=False):
-        _draw_map(axes, one, places)
+        _draw_map(axes, one, places, with_n=n_seeds == "n")
     for axes in list(grid)[len(maps) :]:
         axes.set_visible(False)
     return figure
 
 
-def _draw_map(axes: Axes, one: HeatMap, places: pandas.MultiIndex) -> None:
+def _draw_map(axes: Axes, one: HeatMap, places: pandas.MultiIndex, *, with_n: bool) -> None:
     powers, epsilons = places.levels
     cells = one.cells.reindex(places).fillna({"note": _absence_label(0)})
     means, norm = cells["mean"].to_numpy().reshape(len(powers), len(epsilons)), one.colours
@@ -261,8 +263,11 @@ def _draw_map(axes: Axes, one: HeatMap, places: pandas.MultiIndex) -> None:
             axes.annotate(cell.note, xytext=(0, 0), fontsize=7.5, color=QUIET, **place)
         else:
             place |= {"color": INK if is_light else PAPER}
-            axes.annotate(number_label(cell.mean, cell.std, one.percent), xytext=(0, 5), fontsize=8, **place)
-            axes.annotate(cell.note, xytext=(0, -7), fontsize=6.5, **place)
+            mean, sign, std = number_label(cell.mean, cell.std, one.percent).partition(" ± ")
+            notes = [f"±\u202f{std}" if sign else "", f"n={cell.n:.0f}" if with_n else "", cell.note]
+            below = ", ".join(filter(None, notes))
+            axes.annotate(mean, xytext=(0, 6 if below else 0), fontsize=11, **place)
+            axes.annotate(below, xytext=(0, -9), fontsize=7.5, **place)
     axes.set_xticks(np.arange(len(epsilons)) + 0.5, [f"{epsilon:g}" for epsilon in epsilons])
     axes.set_yticks(np.arange(len(powers)) + 0.5, [f"{power:g}" for power in powers])
     axes.tick_params(length=0, labelsize=9, colors=INK)
