@@ -30,7 +30,7 @@ class PrototypesConfig(ModelSettings):
     plugin_sha256: str | None = None
     initialisation: Literal["default", "mean", "samples", "kmeans", "kaiming"] = added_in_0_2(
         "default",
-        description="Initialisation of keys: mean, samples or kmeans of the data, or kaiming; default: as the method says.",
+        description="Initialisation of keys: mean, samples or kmeans of the data, or kaiming; default: the method's.",
     )
     initial_values: Literal["default", "zero", "random"] = added_in_0_2(
         "default", description="Initial values: zero or random; default: those of the initialisation."
