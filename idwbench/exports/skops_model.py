@@ -39,8 +39,8 @@ def fitted_estimator(model: SavedModel) -> Any:
     """Return the model as a fitted estimator that takes inputs in the data's own units.
 
     It is a `PrototypeClassifier`, whose classes are the names of the classes, or a `PrototypeRegressor`, which predicts
-    in the targets' own units; behind a `StandardScaler` in a `Pipeline` if the model scales its inputs. Its attribute
-    ``model_card_`` is the model card as JSON.
+    in the targets' own units; behind a `StandardScaler` of float64 in a `Pipeline` if the model scales its inputs. Its
+    attribute ``model_card_`` is the model card as JSON.
     """
     from idwbench.estimators.classifier import PrototypeClassifier
     from idwbench.estimators.regressor import PrototypeRegressor
@@ -71,13 +71,16 @@ def _behind_scaler(fitted: Any, scaling: Scaling) -> Any:
     if not np.any(scaling.mean != 0) and not np.any(scaling.std != 1):
         return fitted
     from sklearn.pipeline import Pipeline
-    from sklearn.preprocessing import StandardScaler
+    from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
+    # The scaler rounds its mean and its result to the type of the inputs. Functions of NumPy are trusted by default.
+    converter = FunctionTransformer(np.positive, validate=True, kw_args={"dtype": "float64"})
+    converter.set_params(feature_names_out="one-to-one").n_features_in_ = fitted.n_features_in_
     scaler = StandardScaler()
     mean, std = (np.broadcast_to(part, fitted.n_features_in_).copy() for part in (scaling.mean, scaling.std))
     scaler.mean_, scaler.scale_, scaler.var_ = mean, std, std**2
     scaler.n_features_in_, scaler.n_samples_seen_ = fitted.n_features_in_, 1
-    return Pipeline([("scaling", scaler), ("prototypes", fitted)])
+    return Pipeline([("float64", converter), ("scaling", scaler), ("prototypes", fitted)])
 
 
 def _without_addresses(content: bytes) -> bytes:
