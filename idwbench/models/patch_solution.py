@@ -30,6 +30,12 @@ _LARGEST_GROWTH, _LARGEST_VALUE = 1e3, 1e100
 # A projection aims at leads that are larger by this part, and the radii of patches that do harm shrink by 2 %.
 _BEYOND, _SHRINK = 1e-6, 0.98
 _SWEEPS = 1000
+# After so many sweeps it is asked whether there is a solution, as exactly as the solver of linear programs decides it.
+_PATIENCE, _FEASIBILITY = 20, 1e-6
+# A share of which no value in range makes a difference.
+_NO_SHARE = 1e-16
+# The status of a linear program without a solution.
+_INFEASIBLE = 2
 # log ε of an exact patch where the network has ε = 0.
 _LOG_SMALLEST = -460.0
 
@@ -197,10 +203,13 @@ class _Problem:
                 values = np.asarray(np.linalg.solve(shares, targets - rest), np.float64)
             except np.linalg.LinAlgError:
                 raise self._conflict() from None
-        largest = np.abs(self.alone.values).max() + np.abs(self.states.outputs).max()
-        if not np.abs(values).max() <= _LARGEST_GROWTH * largest:
+        if not np.abs(values).max() <= self._largest_value:
             raise self._conflict()
         return values
+
+    @property
+    def _largest_value(self) -> float:
+        return float(_LARGEST_GROWTH * (np.abs(self.alone.values).max() + np.abs(self.states.outputs).max()))
 
     def _relaxed(self, rest: Floats, shares: Floats, own: Mask) -> Floats:
         """Return the values of a classification.
@@ -215,7 +224,9 @@ class _Problem:
         fixed = self.alone.values[own] - etas[:, None] * one_hot
         rest = rest + shares @ fixed
         is_free = np.array([demand.is_free for demand in self.demands])
-        for _ in range(_SWEEPS):
+        for sweep in range(_SWEEPS):
+            if sweep == _PATIENCE and not self._is_feasible(rest, shares, own):
+                break
             has_changed = False
             for row in np.flatnonzero(is_free):
                 logits = rest[row] + (shares[row] * etas) @ one_hot
@@ -231,6 +242,26 @@ class _Problem:
             if not has_changed:
                 return np.asarray(fixed + etas[:, None] * one_hot)
         raise self._conflict()
+
+    def _is_feasible(self, rest: Floats, shares: Floats, own: Mask) -> bool:
+        """Return whether some η ≥ 0 give all labels the leads without which no criterion is met; see `_relaxed`."""
+        from scipy.optimize import linprog  # its import takes some tenths of a second
+        from scipy.sparse import csr_array, vstack
+
+        is_fixed = [not demand.is_free for demand, has_patch in zip(self.demands, own, strict=True) if has_patch]
+        etas, labels, shares = self.etas[own], self.labels[own], np.where(shares > _NO_SHARE, shares, 0.0)
+        rows = np.flatnonzero([demand.is_free for demand in self.demands])
+        leads = np.array([demand.criterion.missing(np.zeros(2), 0) for demand in self.demands])
+        pulls, gaps = [], []
+        for label in range(rest.shape[1]):
+            others = rows[self.labels[rows] != label]
+            own_label = (labels == self.labels[others, None]).astype(np.float64)
+            pulls.append(csr_array(shares[others] * (own_label - (labels == label))))
+            gaps.append(rest[others, self.labels[others]] - rest[others, label] - leads[others])
+        slack = _FEASIBILITY * max(1.0, float(np.abs(rest).max()))
+        bounds = np.stack([np.where(is_fixed, etas, 0.0), np.where(is_fixed, etas, self._largest_value)], axis=1)
+        result = linprog(np.zeros(len(etas)), -vstack(pulls), np.concatenate(gaps) + slack, bounds=bounds)
+        return bool(result.status != _INFEASIBLE)
 
     def _conflict(self) -> PatchConflictError:
         """Return the error that names the pairs of demands for different outputs, nearest first."""

@@ -5,6 +5,7 @@ import pytest
 
 from idwbench.attention.scores import BUILT_IN_METHODS
 from idwbench.errors import PatchConflictError, PatchError
+from idwbench.models import patch_solution
 from idwbench.models.demands import Criterion, Demand
 from idwbench.models.patch_solution import solve
 from idwbench.models.patches import Base
@@ -223,6 +224,27 @@ def test_two_labels_for_one_input_are_a_conflict_that_names_both_and_their_dista
     other = ({0, 1, 2} - {demand.label, answer}).pop()
     with pytest.raises(PatchConflictError, match=r"row 0 and row 7 \(distance 0\)"):
         solve(base, [demand, Demand(demand.query, other, name="row 7")], rows)
+
+
+@pytest.mark.parametrize("criterion", [Criterion(), Criterion("margin", 0.5), Criterion("confidence", 0.9)])
+def test_a_long_list_of_demands_that_conflict_is_refused_early(base, criterion, monkeypatch):
+    generator, calls, missing = np.random.default_rng(0), [], Demand.missing
+    monkeypatch.setattr(Demand, "missing", lambda demand, outputs: calls.append(0) or missing(demand, outputs))
+    queries = generator.normal(0, 0.5, (60, 4)).astype(np.float32)
+    labels = generator.integers(0, 3, 60).tolist()
+    demands = [Demand(q, y, radius=2.0, criterion=criterion) for q, y in zip(queries, labels, strict=True)]
+    with pytest.raises(PatchConflictError, match="this input and this input"):
+        solve(base, demands)
+    assert len(calls) < 60 * 30
+
+
+def test_a_list_that_needs_many_sweeps_is_solved(base, monkeypatch):
+    monkeypatch.setattr(patch_solution, "_PATIENCE", 1)
+    generator = np.random.default_rng(5)
+    queries, labels = generator.normal(0, 0.5, (10, 4)).astype(np.float32), generator.integers(0, 3, 10).tolist()
+    demands = [Demand(query, label, radius=0.7) for query, label in zip(queries, labels, strict=True)]
+    outputs = solve(base, demands).prototypes.outputs(base, queries)
+    assert all(one.is_met(row) for one, row in zip(demands, outputs, strict=True))
 
 
 def test_a_regression_gets_its_targets_and_no_prediction_gets_worse_than_the_tolerance():
