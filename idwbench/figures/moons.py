@@ -68,7 +68,7 @@ def moons_figure(selection: Selection) -> Figure:
         row, picture = panel
         outside = plane.draw_plane(axes, picture, data)
         plane.draw_note(axes, f"{count_label(outside, 'key')} outside" if outside else "")
-        train, test = (row.statistics.get(split, Statistic(0.0, None, {})) for split in ("train", "test"))
+        train, test = (row.statistics.get(split, Statistic(0.0, None, 0, {})) for split in ("train", "test"))
         axes.set_title(f"train {percent_label(train)}", loc="left", fontsize=8.5, color=QUIET, pad=3.5)
         weight = "bold" if test.best and len(rows) > 1 else "normal"
         axes.set_title(f"test {percent_label(test)}", loc="right", fontsize=9.5, color=INK, weight=weight, pad=3.5)

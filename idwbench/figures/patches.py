@@ -133,7 +133,7 @@ def _accuracies(studies: Sequence[Study], split: str, case: int) -> tuple[Statis
     """Return the accuracy before and after over the seeds of `studies`."""
     before = statistic({run.config.seed: run.metric("accuracy_before", split) for run, _ in studies})
     after = statistic({run.config.seed: float(a[f"accuracy_{split}"][_EXACT, case]) for run, a in studies})
-    return before or Statistic(np.nan, None, {}), after or Statistic(np.nan, None, {})
+    return before or Statistic(np.nan, None, 0, {}), after or Statistic(np.nan, None, 0, {})
 
 
 def _pictures(
@@ -236,7 +236,7 @@ def patch_influence_figure(selection: Selection) -> Figure:
 def _related_studies(selection: Selection) -> Related:
     """Return the complete studies by setting, of which all else is equal and most are stored."""
     complete = [run for run in selection.runs if run.config.model.kind == _KIND and run.state == "complete"]
-    studies = [run for run in complete if not getattr(run.config.model, "compare", False)]
+    studies = [run for run in complete if not run.config.model.is_comparison]
     if not studies:
         hint = "run the sweep paper_patches_two_moons or paper_patches_mnist"
         raise ConfigError(f"no complete run of kind '{_KIND}'", hint=hint)

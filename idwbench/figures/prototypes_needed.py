@@ -13,7 +13,7 @@ from idwbench.figures.lines import DASHES, Axis, Line, Panel, PanelRow, draw_row
 from idwbench.figures.runs import Selection
 from idwbench.figures.style import QUIET, method_colour, seeds_label
 from idwbench.report.frame import Row, rows, run_table
-from idwbench.report.labels import constants_title, method_order, metric_label, varying_settings
+from idwbench.report.labels import constants_title, metric_label, sortable, varying_settings
 from idwbench.report.leaderboard import best_by_validation
 from idwbench.report.statistics import Statistic
 from idwbench.report.summaries import summarise
@@ -90,7 +90,7 @@ def _lines(measured: Sequence[tuple[ModelConfig, Statistic]]) -> list[Line]:
         label = " ".join((model.method, *_telling_parts(model, models)))
         values[model.method, label][model.prototypes] = one.values
     lines: list[Line] = []
-    for method, label in sorted(values, key=lambda name: (method_order(name[0]), name[1])):
+    for method, label in sorted(values, key=lambda name: (sortable({"method": name[0]}), name[1])):
         colour = method_colour(method)
         dash = DASHES[sum(line.colour == colour for line in lines) % len(DASHES)]
         lines.append(line_of_seeds(label, colour, dash, values[method, label]))

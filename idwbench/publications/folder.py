@@ -113,12 +113,12 @@ def _write_item(
         save_figure(stored_drawing(item.figure, results, runs, data_dir).figure, paths[0], overwrite=True)
         return paths
     from idwbench.report.leaderboard import leaderboard
-    from idwbench.report.selection import has_only_perceptrons, report_tables
+    from idwbench.report.selection import report_tables, tables_of
 
     if item.ranked is not None:
         board = leaderboard(runs, item.metric, split=item.ranked, best_over=item.best_over, intervals=True)
         return _write_tables([board], paths)
-    intervals = item.metric is None and not item.by_dataset and not has_only_perceptrons(runs)
+    intervals = item.metric is None and not item.by_dataset and tables_of(runs) != "dual_form"
     tables = report_tables(runs, item.metric, by_dataset=item.by_dataset, intervals=intervals)
     return _write_tables(tables, paths)
 

@@ -31,7 +31,6 @@ __all__ = [
     "Row",
     "Runs",
     "check_metric",
-    "headlines",
     "metric_names",
     "replication_notes",
     "rows",
@@ -54,9 +53,11 @@ class Row:
     Attributes:
         number: The number of the row in its table.
         config: The settings of the runs, with any of their seeds.
+        model: The model.
         data: The identity of the data.
         data_seeds: The seeds of the data that are replicates; empty if seeds of runs are.
         run_keys: The keys of the complete runs.
+        n: Number of complete runs.
         n_diverged: Number of diverged runs, which are in no statistic.
         n_parameters: Number of learned parameters; None if no run is complete.
         statistics: A metric by split, over the complete runs.
@@ -65,29 +66,21 @@ class Row:
 
     number: int
     config: RunConfig
+    model: ModelConfig
     data: str
     data_seeds: tuple[int, ...]
     run_keys: tuple[str, ...]
+    n: int
     n_diverged: int
     n_parameters: int | None
     statistics: Mapping[str, Statistic]
     table: pandas.DataFrame = field(repr=False, compare=False)
-
-    @property
-    def model(self) -> ModelConfig:
-        """The model."""
-        return self.config.model
 
     @cached_property
     def settings(self) -> dict[str, Any]:
         """All settings but the seed by name, see `flat_settings`."""
         settings = flat_settings(self.config)
         return {name: value for name, value in settings.items() if not (self.data_seeds and name == "dataset_seed")}
-
-    @property
-    def n(self) -> int:
-        """Number of complete runs."""
-        return len(self.run_keys)
 
     @cached_property
     def complete(self) -> tuple[StoredRun, ...]:
@@ -111,6 +104,7 @@ def run_table(runs: Runs) -> pandas.DataFrame:
     seeds = [config.dataset.seed for config in settings]
     facts = {
         "kind": [config.model.kind for config in settings],
+        "headline": [HEADLINES[config.dataset.task].name for config in settings],
         "is_deterministic": [config.model.is_deterministic for config in settings],
         "data": [f"{text} {seed}" for text, seed in zip(data, seeds, strict=True)],
         "data_without_seed": data,
@@ -157,18 +151,13 @@ def metric_names(table: pandas.DataFrame) -> set[str]:
     return {pair[1] for pair in pairs if table[pair].notna().any()}
 
 
-def headlines(table: pandas.DataFrame) -> list[str]:
-    """Return the headline metric of each task of the runs, sorted."""
-    return sorted({HEADLINES[task].name for task in {config.dataset.task for config in table.config}})
-
-
 def check_metric(table: pandas.DataFrame, metric: str) -> None:
     """Check that some runs have a metric, or that it is the headline metric of a task.
 
     Raises:
         ConfigError: no run has it; the message says whether it is a known metric and how many runs lack it.
     """
-    known = metric_names(table) | {*headlines(table)}
+    known = metric_names(table) | {*table.headline}
     if metric in known:
         return
     if metric not in METRICS:
@@ -206,16 +195,17 @@ def rows(table: pandas.DataFrame, metric: str) -> list[Row]:
     configs, data, data_seeds, keys, replicates, sizes = (table[name].to_numpy() for name in names)
     is_complete = (table.state == "complete").to_numpy()
     places = table.groupby("row").indices
-    found = []
+    every = []
     for number, own in sorted(places.items(), key=lambda item: int(item[1][0])):
         first, complete = own[0], own[is_complete[own]]
         seeds = replicates[complete].tolist()
         by_seed = {split: dict(zip(seeds, column[complete].tolist(), strict=True)) for split, column in values.items()}
         n_parameters = next((int(size) for size in sizes[complete] if not pandas.isna(size)), None)
-        facts = (tuple(keys[complete]), len(own) - len(complete), n_parameters)
+        facts = (data[first], data_seeds[first], tuple(keys[complete]), len(complete), len(own) - len(complete))
         statistics = {split: one for split, by in by_seed.items() if (one := statistic(by)) is not None}
-        found.append(Row(int(number), configs[first], data[first], data_seeds[first], *facts, statistics, table))
-    return found
+        config: RunConfig = configs[first]
+        every.append(Row(int(number), config, config.model, *facts, n_parameters, statistics, table))
+    return every
 
 
 def replication_notes(table: pandas.DataFrame) -> Iterator[str]:

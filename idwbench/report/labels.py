@@ -22,7 +22,6 @@ __all__ = [
     "count_label",
     "dataset_words",
     "flat_settings",
-    "method_order",
     "metric_label",
     "ordered_parameters",
     "plain_value",
@@ -183,15 +182,21 @@ def ordered_parameters(model: ModelConfig) -> dict[str, float | str]:
     return {name: model.parameters[name] for name in names}
 
 
-def method_order(method: str) -> tuple[int, str]:
-    """Return a key that sorts methods in the order of the registry, then others by name."""
-    names = list(METHODS)
-    return (names.index(method) if method in METHODS else len(names), method)
-
-
 def sortable(values: Mapping[str, object]) -> tuple[object, ...]:
-    """Return values of different types in a comparable form: None, then numbers, then words."""
-    return tuple((value is not None, isinstance(value, str), value or 0) for value in values.values())
+    """Return values of different types in a comparable form: None, then numbers, then words.
+
+    Methods are in the order of the registry, and then others.
+    """
+    places = {method: place for place, method in enumerate(METHODS)}
+    return tuple(
+        (
+            value is not None,
+            places.get(str(value), len(places)) if name == "method" else 0,
+            isinstance(value, str),
+            value or 0,
+        )
+        for name, value in values.items()
+    )
 
 
 def setting_names(settings: Sequence[Mapping[str, Any]]) -> list[str]:

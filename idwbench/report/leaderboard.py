@@ -14,22 +14,21 @@ from idwbench.report.frame import (
     Row,
     Runs,
     check_metric,
-    headlines,
     replication_notes,
     rows,
     run_notes,
     run_table,
     with_metric,
 )
-from idwbench.report.labels import constants_title, count_label, method_order, sortable, varying_settings
+from idwbench.report.labels import constants_title, count_label, sortable, varying_settings
 from idwbench.report.statistics import SPLITS, compare, higher_is_better, present_splits, rounded, with_intervals
 from idwbench.report.tables import (
     MISSING,
+    REMOVABLE,
     Column,
     Table,
     caption,
     nonempty,
-    removable,
     row_columns,
     row_record,
     setting_column,
@@ -104,7 +103,7 @@ def _metric(table: pandas.DataFrame, metric: str | None) -> str:
     if metric is not None:
         check_metric(table, metric)
         return metric
-    names = headlines(table)
+    names: list[str] = sorted({*table.headline})
     if len(names) != 1:
         problem = "the tasks of these runs have different metrics; give one" if names else "there are no runs"
         raise ConfigError(problem, location=("metric",), hint=f"one of: {', '.join(names)}" if names else "")
@@ -131,14 +130,14 @@ def _ranked(rows: Sequence[Row], split: str, metric: str, varying: Sequence[str]
     def order(row: Row) -> tuple[object, ...]:
         one = row.statistics.get(split)
         score = (0, sign * rounded(one.mean)) if one is not None else (1 if row.n else 2, 0.0)
-        others = {name: row.settings.get(name) for name in varying if name != "method"}
-        return (score, row.settings["dataset"], method_order(row.settings["method"]), sortable(others))
+        first = {name: row.settings[name] for name in ("dataset", "method")}
+        return (score, sortable(first | {name: row.settings.get(name) for name in varying if name not in first}))
 
     ranked = sorted(((order(row), row) for row in rows), key=lambda entry: entry[0])
     first: dict[Any, int] = {}
     for place, ((score, *_), _) in enumerate(ranked, start=1):
         first.setdefault(score, place)
-    return [(first[score] if split in row.statistics else None, row) for (score, *_), row in ranked]
+    return [(first[score] if split in row.statistics else None, row) for (score, _), row in ranked]
 
 
 def _columns(varying: Sequence[str], rows: Sequence[Row]) -> tuple[str, ...]:
@@ -165,7 +164,7 @@ def _table(
         columns=(ranks, *nonempty(columns, {split, "n", *settings})),
         groups=(None,) * len(board),
         caption=caption(metric, rows, among, order),
-        removable=tuple(name for name in removable(splits) if name.split()[0] != split),
+        removable=tuple(name for name in REMOVABLE if name.split()[0] != split),
         records=lambda: [{"rank": rank, **row.settings, **row_record(row, metric)} for rank, row in board],
     )
 
@@ -229,7 +228,8 @@ def _choosing_metric(rows: Sequence[Row], metric: str, axes: Sequence[str]) -> s
     """Return the metric to choose by: the one given, or the headline metric if no run has it for validation."""
     table = rows[0].table
     complete = table[(table.state == "complete") & table.row.isin([row.number for row in rows])]
-    for name in (metric, *headlines(complete[:1])):
+    names: list[str] = [metric, *complete.headline[:1]]
+    for name in names:
         pair = ("validation", name)
         without = complete[complete[pair].isna()] if pair in complete.columns else complete
         if without.empty or len(without) < len(complete):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, get_args
 
 from idwbench.attention.scores import METHODS
-from idwbench.report.labels import protocol_label, value_label
+from idwbench.report.labels import protocol_label
 from idwbench.runs.config import RunConfig
 from idwbench.runs.dataset_base import DatasetConfig
 from idwbench.runs.datasets import PartsConfig
@@ -59,11 +59,6 @@ class Reference(NamedTuple):
 
     test_accuracy: float
     n: int | None = None
-
-    @property
-    def label(self) -> str:
-        """The text in tables."""
-        return value_label("accuracy", self.test_accuracy) + (f" (n={self.n})" if self.n else "")
 
 
 # The six methods of Table 1, and their parameters that are not the default: the authors' code divides by √prototypes.

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
-from typing import get_args
+from typing import Literal, get_args
 
 import pandas
 
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.report.dual_form import dual_form
-from idwbench.report.frame import Runs, headlines
+from idwbench.report.frame import Runs
 from idwbench.report.tables import Table
 from idwbench.results.store import Results
-from idwbench.runs.config import RunConfig
 from idwbench.runs.dataset_base import Task
 from idwbench.runs.kinds.models import MODELS
 from idwbench.runs.metrics import HEADLINES, QUALITY_METRICS
 
-__all__ = ["has_only_perceptrons", "report_tables", "select_runs"]
+__all__ = ["report_tables", "select_runs", "tables_of"]
 
 
 def select_runs(
@@ -77,26 +76,19 @@ def _read(results: Results, kind: str, name: str, metric: str | None) -> pandas.
     names = {HEADLINES[task].name for task in get_args(Task)} | ({metric} if metric else set())
     names |= {"coverage"} if metric in QUALITY_METRICS else set()  # tells whether the quality of a run was measured
     table = read(metrics=names)
-    complete = table[table.state == "complete"]
-    wanted = [metric] if metric else headlines(complete)
-    known = [pair for pair in table.columns if isinstance(pair, tuple) and pair[1] in wanted]
+    known = [pair for pair in table.columns if isinstance(pair, tuple) and pair[1] in ([metric] if metric else names)]
+    is_measured = table[known].notna().any(axis=1) | (table.state != "complete")
     # Messages name all metrics, and tables of perceptrons and of comparisons have many.
-    has_many = metric is None and (has_only_perceptrons(table) or _has_comparisons(table))
-    return table if not has_many and complete[known].notna().any(axis=1).all() else read()
+    return table if is_measured.all() and (metric or tables_of(table) == "sections") else read()
 
 
-def has_only_perceptrons(runs: Runs) -> bool:
-    """Return whether all runs are of kind ``mlp``."""
-    return all(config.model.kind == "mlp" for config in _configs(runs))
-
-
-def _has_comparisons(runs: Runs) -> bool:
-    """Return whether some runs compare ways to mend predictions."""
-    return any(getattr(config.model, "compare", False) for config in _configs(runs))
-
-
-def _configs(runs: Runs) -> Iterable[RunConfig]:
-    return runs.config if isinstance(runs, pandas.DataFrame) else (run.config for run in runs)
+def tables_of(runs: Runs) -> Literal["dual_form", "repairs", "sections"]:
+    """Return which tables runs have: those of perceptrons alone, of ways to mend predictions, or those of others."""
+    configs = runs.config if isinstance(runs, pandas.DataFrame) else [run.config for run in runs]
+    models = {id(config.model): config.model for config in configs}.values()
+    if all(model.kind == "mlp" for model in models):
+        return "dual_form"
+    return "repairs" if any(model.is_comparison for model in models) else "sections"
 
 
 def report_tables(
@@ -126,9 +118,10 @@ def report_tables(
 
     if by_dataset:
         return side_by_side.by_dataset(summarise(runs, metric), split)
-    if metric is None and not intervals and has_only_perceptrons(runs):
+    kind = "sections" if metric else tables_of(runs)
+    if kind == "dual_form" and not intervals:
         return dual_form(runs)
-    if metric is None and _has_comparisons(runs):
+    if kind == "repairs":
         from idwbench.report.repairs import repair_tables
 
         return repair_tables(runs)

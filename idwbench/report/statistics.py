@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import warnings
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -20,7 +21,6 @@ __all__ = [
     "Interval",
     "Statistic",
     "compare",
-    "compared_splits",
     "higher_is_better",
     "mean_interval",
     "present_splits",
@@ -37,6 +37,10 @@ ALPHA = 0.05
 # The smallest p-value is 2/2⁵ = 0.0625 with five pairs and 2/2⁶ = 0.03125 with six.
 _MIN_PAIRS = 6
 _MOST_ENUMERATED = 13
+_TEST = (
+    f"Test: two-sided Wilcoxon signed-rank test against the best mean, paired by seed, α = {ALPHA}, not corrected for "
+    "the number of comparisons."
+)
 # The part of the larger of two numbers that counts as a tie, since metrics have rounding errors.
 _TIE = 1e-12
 
@@ -58,6 +62,7 @@ class Statistic:
     """Mean and sample standard deviation (n − 1, None for n = 1) of a metric over n seeds.
 
     Attributes:
+        n: Number of seeds.
         values: The metric by seed.
         best: Whether the mean is the best, or cannot be distinguished from it.
         p_value: That of the paired test against the best mean; None if not tested.
@@ -66,15 +71,11 @@ class Statistic:
 
     mean: float
     std: float | None
+    n: int
     values: Mapping[int, float] = field(repr=False)
     best: bool = False
     p_value: float | None = None
     interval: Interval | None = None
-
-    @property
-    def n(self) -> int:
-        """Number of seeds."""
-        return len(self.values)
 
 
 def statistic(by_seed: Mapping[int, float | None]) -> Statistic | None:
@@ -87,7 +88,7 @@ def statistic(by_seed: Mapping[int, float | None]) -> Statistic | None:
     low = min(numbers)
     mean = low + math.fsum([value - low for value in numbers]) / n
     variance = math.fsum([(value - mean) ** 2 for value in numbers]) / (n - 1) if n > 1 else None
-    return Statistic(mean, None if variance is None else math.sqrt(variance), values)
+    return Statistic(mean, None if variance is None else math.sqrt(variance), n, values)
 
 
 def present_splits(rows: Iterable[Mapping[str, Statistic]]) -> tuple[str, ...]:
@@ -199,41 +200,42 @@ def compare(
         The statistics of each row, with `Statistic.best` and `Statistic.p_value`; and the name of the test, if any row
         was tested, and the numbers of seeds that were too low.
     """
-    splits = compared_splits({split for _, by_split in rows for split in by_split}) if metric in METRICS else set()
+    present = {split for _, by_split in rows for split in by_split}
+    # Training data are compared only if they are alone.
+    splits = (present - {"train"} or present) if metric in METRICS else set()
     columns: dict[tuple[Hashable, str], list[int]] = defaultdict(list)
     for place, (group, by_split) in enumerate(rows):
         for split in splits & by_split.keys():
             columns[group, split].append(place)
-    marked = [dict(by_split) for _, by_split in rows]
-    n_pairs: set[int] = set()
+    marked, n_pairs = [dict(by_split) for _, by_split in rows], set[int]()
     for (_, split), places in columns.items():
-        sign = 1 if METRICS[metric].higher_is_better else -1
-        # Of equal means that with the most seeds.
-        top = max(sign * marked[place][split].mean for place in places)
-        equal = [place for place in places if math.isclose(sign * marked[place][split].mean, top, rel_tol=_TIE)]
-        first = max(equal, key=lambda place: marked[place][split].n)
-        best = marked[first][split]
-        for place in places:
-            marked[place][split], n = _against(best, marked[place][split])
-            n_pairs |= {n} if place != first else set()
-    return marked, [*_test_notes(n_pairs)]
+        own, counts = _marked([marked[place][split] for place in places], 1 if higher_is_better(metric) else -1)
+        n_pairs |= counts
+        for place, one in zip(places, own, strict=True):
+            marked[place][split] = one
+    notes = [_TEST] if max(n_pairs, default=0) >= _MIN_PAIRS else []
+    if too_few := sorted(n for n in n_pairs if n < _MIN_PAIRS):
+        counts_label = " to ".join(map(str, dict.fromkeys((too_few[0], too_few[-1]))))
+        notes.append(f"n = {counts_label}: too few seeds for a paired test ({_MIN_PAIRS} are needed).")
+    return marked, notes
 
 
-def _against(best: Statistic, other: Statistic) -> tuple[Statistic, int]:
-    """Return a statistic with its mark, and the number of seeds that it shares with the best."""
-    pairs = [(value, other.values[seed]) for seed, value in best.values.items() if seed in other.values]
-    p_value = None
-    if other is not best and len(pairs) >= _MIN_PAIRS:
-        tie = _TIE * max(max(abs(first), abs(second)) for first, second in pairs)
-        p_value = signed_rank_p_value((first - second for first, second in pairs), tie)
-    is_best = math.isclose(best.mean, other.mean, rel_tol=_TIE) or (p_value is not None and p_value > ALPHA)
-    return Statistic(other.mean, other.std, other.values, is_best, p_value, other.interval), len(pairs)
-
-
-def compared_splits(splits: Iterable[str]) -> set[str]:
-    """Return the splits on which rows are compared: all but ``train``, which is compared only if it is alone."""
-    found = set(splits)
-    return found - {"train"} or found
+def _marked(column: Sequence[Statistic], sign: int) -> tuple[list[Statistic], set[int]]:
+    """Return the statistics with their marks, and the numbers of seeds that the others share with the best."""
+    top = max(sign * one.mean for one in column)
+    # Of equal means that with the most seeds.
+    best = max((one for one in column if math.isclose(sign * one.mean, top, rel_tol=_TIE)), key=attrgetter("n"))
+    marked, n_pairs = [], set()
+    for one in column:
+        pairs = [(value, one.values[seed]) for seed, value in best.values.items() if seed in one.values]
+        p_value = None
+        if one is not best and len(pairs) >= _MIN_PAIRS:
+            tie = _TIE * max(max(abs(first), abs(second)) for first, second in pairs)
+            p_value = signed_rank_p_value((first - second for first, second in pairs), tie)
+        is_best = math.isclose(best.mean, one.mean, rel_tol=_TIE) or (p_value is not None and p_value > ALPHA)
+        marked.append(replace(one, best=is_best, p_value=p_value))
+        n_pairs |= {len(pairs)} if one is not best else set()
+    return marked, n_pairs
 
 
 def higher_is_better(metric: str) -> bool:
@@ -244,13 +246,3 @@ def higher_is_better(metric: str) -> bool:
 def rounded(mean: float) -> float:
     """Return a mean for sorting, without rounding errors of different sums."""
     return float(f"{mean:.12g}")
-
-
-def _test_notes(n_pairs: Iterable[int]) -> Iterator[str]:
-    too_few = sorted(n for n in n_pairs if n < _MIN_PAIRS)
-    if any(n >= _MIN_PAIRS for n in n_pairs):
-        test = f"two-sided Wilcoxon signed-rank test against the best mean, paired by seed, α = {ALPHA}"
-        yield f"Test: {test}, not corrected for the number of comparisons."
-    if too_few:
-        counts = " to ".join(map(str, dict.fromkeys((too_few[0], too_few[-1]))))
-        yield f"n = {counts}: too few seeds for a paired test ({_MIN_PAIRS} are needed)."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,6 @@ from idwbench.report.frame import (
     Row,
     Runs,
     check_metric,
-    headlines,
     replication_notes,
     rows,
     run_notes,
@@ -22,21 +21,21 @@ from idwbench.report.frame import (
 from idwbench.report.labels import (
     count_label,
     dataset_words,
-    method_order,
     ordered_parameters,
     protocol_label,
     sortable,
+    value_label,
 )
 from idwbench.report.references import SOURCES, Reference, ReferenceSource, find_reference, reference_notes
 from idwbench.report.statistics import compare, present_splits, with_intervals
 from idwbench.report.tables import (
     MISSING,
+    REMOVABLE,
     Column,
     Table,
     caption,
     model_columns,
     nonempty,
-    removable,
     row_columns,
     row_record,
     split_columns,
@@ -69,6 +68,7 @@ class Section:
         config: The settings of the first run; of several data sets that differ only in their seed, with the first.
         metric: The name of the metric.
         rows: Sorted by prototypes, method in the order of the registry, and parameters.
+        references: The published test accuracy of each row, or None, by source; empty for other metrics.
         notes: Lines below the table, in order: on the spread, on tests and intervals, on runs, on references.
         notes_on_runs: Those on the spread and on runs.
         data_seeds: The seeds of those data sets, over which the statistics are; empty if they are over seeds of runs.
@@ -78,6 +78,7 @@ class Section:
     config: RunConfig
     metric: str
     rows: tuple[Row, ...]
+    references: Mapping[ReferenceSource, Sequence[Reference | None]]
     notes: tuple[str, ...]
     notes_on_runs: tuple[str, ...]
     data_seeds: tuple[int, ...]
@@ -91,10 +92,6 @@ class Section:
         """Return whether the statistics are about runs on this data set."""
         changes = {"seed": dataset.seed} if self.data_seeds else {}
         return dataset_identity(self.config.dataset.model_copy(update=changes)) == dataset_identity(dataset)
-
-    def reference(self, source: ReferenceSource, row: Row) -> Reference | None:
-        """Return the published test accuracy of a model, or None."""
-        return find_reference(source, self.config.dataset, row.model) if self.metric == "accuracy" else None
 
 
 def summarise(runs: Runs, metric: str | None = None, *, intervals: bool = False) -> tuple[Section, ...]:
@@ -112,58 +109,67 @@ def summarise(runs: Runs, metric: str | None = None, *, intervals: bool = False)
     Raises:
         ConfigError: no run has that metric.
     """
-    table = run_table(runs).sort_values("data_seed", kind="stable")
+    table = run_table(runs)
     if metric is not None:
         check_metric(table, metric)
+    settings = table.drop_duplicates("setting")
+    keys = dict(zip(settings.setting, map(_order, settings.config, settings.data_seeds), strict=True))
+    places = {setting: place for place, setting in enumerate(sorted(keys, key=keys.__getitem__))}
+    table = table.iloc[table.setting.map(places).argsort(kind="stable")]
+    measured = {name: with_metric(table, name) for name in ([metric] if metric else table.headline.unique())}
     groups: list[tuple[str, pandas.DataFrame]] = []
-    lacking: list[pandas.DataFrame] = []
-    for name in [metric] if metric else headlines(table):
-        for _, group in with_metric(table, name).groupby(["data", "protocol"], sort=False):
-            is_chosen = headlines(group) == [name] or (metric is not None and not group.lacks_metric.all())
-            if is_chosen:
-                groups.append((name, group))
-            elif metric in METRICS:
-                lacking.append(group[(group.state == "complete") & ~group.kind_lacks_metric])
-    groups.sort(key=lambda pair: _order(pair[1].config.iloc[0]))
+    n_lacking = 0
+    for _, group in table.groupby(["data", "protocol"], sort=False):
+        headline, task = group.headline.iloc[0], group.config.iloc[0].dataset.task
+        group = measured[metric or headline].loc[group.index]
+        if metric in (None, headline) or not group.lacks_metric.all():
+            groups.append((metric or headline, group))
+        elif metric in METRICS and METRICS[metric].task in (None, task):  # of a task that may have the metric
+            n_lacking += int(((group.state == "complete") & ~group.kind_lacks_metric).sum())
     titles = _titles([group for _, group in groups])
     sections = [_section(title, name, group, intervals) for title, (name, group) in zip(titles, groups, strict=True)]
-    tasks = [config.dataset.task for group in lacking for config in group.config]
-    # Those of a task that may have the metric.
-    if metric and sections and (n := sum(METRICS[metric].task in (None, task) for task in tasks)):
-        note = f"{count_label(n, 'complete run')} of other tables without the metric '{metric}'; not shown."
+    if sections and n_lacking:
+        note = f"{count_label(n_lacking, 'complete run')} of other tables without the metric '{metric}'; not shown."
         sections[-1] = replace(sections[-1], notes=(*sections[-1].notes, note))
     return tuple(sections)
 
 
 def _section(title: str, metric: str, table: pandas.DataFrame, intervals: bool) -> Section:
-    config: RunConfig = table.config.iloc[0]
+    config: RunConfig = table.config[table.data_seed.idxmin()]
     shown = table[table.is_shown]
-    ordered = sorted(rows(shown, metric), key=_row_order)
+    ordered = rows(shown, metric)
     statistics, tests = compare([(row.model.prototypes, row.statistics) for row in ordered], metric)
     if intervals:
         statistics, more = with_intervals(statistics)
         tests += more
     ordered = [replace(row, statistics=by_split) for row, by_split in zip(ordered, statistics, strict=True)]
     spread, states = [*replication_notes(shown)], [*run_notes(ordered, table, metric, seeds=False)]
-    section = Section(title, config, metric, tuple(ordered), (), (*spread, *states), table.data_seeds.iloc[0])
-    sources = [source for source in SOURCES if any(section.reference(source, row) for row in ordered)]
-    references = reference_notes(config.dataset.name, config.protocol, sources)
-    return replace(section, notes=(*spread, *tests, *states, *references))
+    references: dict[ReferenceSource, list[Reference | None]] = {}
+    if metric == "accuracy":
+        references = {
+            source: [find_reference(source, config.dataset, row.model) for row in ordered] for source in SOURCES
+        }
+    sources = [source for source, published in references.items() if any(published)]
+    notes = (*spread, *tests, *states, *reference_notes(config.dataset.name, config.protocol, sources))
+    runs = (*spread, *states)
+    return Section(title, config, metric, tuple(ordered), references, notes, runs, table.data_seeds.iloc[0])
 
 
-def _row_order(row: Row) -> tuple[object, ...]:
-    """Return a key that sorts rows by prototypes, method, parameters, and their other settings."""
-    model = row.model
-    others = {name: value for name, value in model if name not in ("prototypes", "method", "parameters")}
-    return (model.prototypes, method_order(model.method), sortable(ordered_parameters(model)), sortable(others))
+def _order(config: RunConfig, data_seeds: Sequence[int]) -> tuple[object, ...]:
+    """Return a key that sorts by data set, protocol (the default first), prototypes, method, and other settings.
 
-
-def _order(config: RunConfig) -> tuple[object, ...]:
-    """Return a key that sorts sections by data set, the default protocol first."""
-    dataset, protocol = config.dataset, config.protocol
+    Data sets that differ only in their seed are together where these are replicates.
+    """
+    dataset, protocol, model = config.dataset, config.protocol, config.model
     own = protocol == DEFAULT_PROTOCOLS[dataset.name]
-    settings = sortable({name: value for name, value in dataset if name != "path"})
-    return ([*DATASETS].index(dataset.name), dataset_label(dataset), settings, not own, sortable(dict(protocol)))
+    settings = {name: value for name, value in dataset if name != "path"}
+    settings |= {"seed": min(data_seeds)} if data_seeds else {}
+    first = {"prototypes": model.prototypes, "method": model.method, **ordered_parameters(model)}
+    others = {name: value for name, value in model if name not in first and name != "parameters"}
+    return (
+        *([*DATASETS].index(dataset.name), dataset_label(dataset), sortable(settings), not own),
+        *(sortable(dict(protocol)), sortable(first), sortable(others), dataset.seed),
+    )
 
 
 def _titles(tables: Sequence[pandas.DataFrame]) -> list[str]:
@@ -189,9 +195,11 @@ def _table(section: Section) -> Table:
     splits = present_splits(row.statistics for row in rows) or ("test",)
     n, diverged, *facts = row_columns(rows)
     references = []
-    for source, header in _HEADERS.items():
-        published = (section.reference(source, row) for row in rows)
-        references.append(Column(source, header, [one.label if one else "" for one in published], numeric=True))
+    for source, published in section.references.items():
+        labels = (
+            one and value_label("accuracy", one.test_accuracy) + (f" (n={one.n})" if one.n else "") for one in published
+        )
+        references.append(Column(source, _HEADERS[source], [label or "" for label in labels], numeric=True))
     counts = [str(row.model.prototypes or _ALL.get(row.model.kind, MISSING)) for row in rows]
     columns = [*model_columns(rows, counts), n, *split_columns(splits, metric, rows), *facts, *references, diverged]
     return Table(
@@ -200,13 +208,13 @@ def _table(section: Section) -> Table:
         groups=tuple(row.model.prototypes for row in rows),
         caption=caption(metric, rows, " among equal numbers of prototypes"),
         notes=section.notes,
-        removable=removable(splits),
-        records=lambda: [_record(section, row) for row in rows],
+        removable=tuple(name for name in REMOVABLE if name.split()[0] != splits[0]),
+        records=lambda: [_record(section, place) for place in range(len(rows))],
     )
 
 
-def _record(section: Section, row: Row) -> dict[str, Any]:
-    config = section.config
+def _record(section: Section, place: int) -> dict[str, Any]:
+    config, row = section.config, section.rows[place]
     data = config.dataset.model_dump(mode="json")
     record = {
         **dict.fromkeys(_SETTINGS),
@@ -221,6 +229,6 @@ def _record(section: Section, row: Row) -> dict[str, Any]:
     }
     record["parameters"] = ordered_parameters(row.model)
     for source in SOURCES:
-        reference = section.reference(source, row)
+        reference = section.references[source][place] if section.references else None
         record |= {f"{source}_test": reference and reference.test_accuracy, f"{source}_n": reference and reference.n}
     return record

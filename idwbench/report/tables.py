@@ -12,18 +12,18 @@ from typing import Any
 
 from idwbench.report.frame import Row
 from idwbench.report.labels import metric_label, plain_value, value_label
-from idwbench.report.statistics import SPLITS, Statistic, compared_splits
+from idwbench.report.statistics import SPLITS, Statistic
 
 __all__ = [
     "MARKED",
     "MISSING",
+    "REMOVABLE",
     "ROW_COLUMNS",
     "Column",
     "Table",
     "caption",
     "model_columns",
     "nonempty",
-    "removable",
     "row_columns",
     "row_record",
     "setting_column",
@@ -36,8 +36,8 @@ MARKED = "; bold: "  # text without bold has a star
 
 _HEADERS = {"model": "kind", "plugin_sha256": "plugin", "dataset_seed": "data seed", "dataset_sha256": "sha256"}
 _DIGEST = 8
-# Left out by narrow terminals, in this order.
-_REMOVABLE = (
+# Left out by narrow terminals, in this order, but for the first split.
+REMOVABLE = (
     *("train spread", "learned_parameters", "train interval", "train", "authors", "paper"),
     *("validation interval", "validation", "holdout interval", "holdout"),
 )
@@ -121,7 +121,7 @@ def split_columns(splits: Sequence[str], metric: str, rows: Sequence[Row]) -> It
     """Yield the metric on each split, followed by its interval if it has any."""
     for split in splits:
         known = [row.statistics.get(split) for row in rows]
-        yield statistic_column(split, split, metric, known, compared=split in compared_splits(splits))
+        yield statistic_column(split, split, metric, known, compared=split != "train" or len(splits) == 1)
         intervals = [one and one.interval for one in known]
         if any(intervals):
             texts = [value_label(metric, one.low, one.high, " to ") if one else MISSING for one in intervals]
@@ -168,12 +168,6 @@ def row_record(row: Row, metric: str) -> dict[str, Any]:
     for split, known in splits.items():
         record |= {f"best_{split}": known is not None and known.best, f"p_value_{split}": known and known.p_value}
     return record
-
-
-def removable(splits: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that a narrow terminal leaves out."""
-    compared = compared_splits(splits)
-    return tuple(name for name in _REMOVABLE if not (name.startswith("train") and "train" in compared))
 
 
 def caption(metric: str, rows: Iterable[Row], among: str, order: str = "") -> str:

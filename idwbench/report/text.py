@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import zip_longest
 
 from rich.cells import cell_len
@@ -19,6 +20,7 @@ Style = Callable[[str, str], str]
 
 _GAP = 2  # between columns, and at both edges of the table
 _MOST_REPEATED = 4  # columns of each block
+_wrapped = partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
 # Words of headers above narrower cells.
 _NARROW = {
     **{"prototypes": "proto- types", "initialisation": "initial- isation", "diverged": "di- verged"},
@@ -40,8 +42,10 @@ class _Shown:
         """The lines of each text, in the width of the column."""
         side, lines = str.rjust if self.column.numeric else str.ljust, {}
         for text in {*self.texts}:  # long columns repeat most of theirs
+            fits = cell_len(text) <= self.width and text.isprintable()
+            own = [text] if fits else _wrapped(text, self.width) or [""]
             # The methods count characters, of which some take two columns.
-            lines[text] = [side(line, self.width + len(line) - cell_len(line)) for line in _wrapped(text, self.width)]
+            lines[text] = [side(line, self.width + len(line) - cell_len(line)) for line in own]
         return [lines[text] for text in self.texts]
 
 
@@ -59,7 +63,8 @@ def _plain(table: Table) -> Iterator[str]:
     columns = []
     for column in table.columns:
         texts = [text if text.isprintable() else " ".join(printable(text).split()) for text in column.texts]
-        columns.append(_Shown(column, [column.header, *texts], _widest([column.header, *texts])).cells)
+        texts.insert(0, column.header)
+        columns.append(_Shown(column, texts, max(map(cell_len, {*texts}))).cells)
     return ("  ".join(text for (text,) in row).rstrip() for row in zip(*columns, strict=True))
 
 
@@ -74,17 +79,18 @@ def _lines(table: Table, width: int, style: Style | None) -> Iterator[str]:
             shown["train"] = _shown(shown["train"].column, star=style is None, spread=False)
         elif name in shown:
             left_out.append(shown.pop(name).column.header)
-    yield from (style(line, "bold") if style else line for line in _wrapped(table.title, width) if line)
+    yield from (style(line, "bold") if style else line for line in _wrapped(printable(table.title), width))
     for block in _blocks([*shown.values()], width) if table.groups else ():
         yield from _block(block, table.groups, style)
     for column in (column for column in kept if column.is_below):
         below = (f"{key}: {text}" for key, text in zip(kept[0].texts, column.texts, strict=True) if text)
-        yield from (f" {line}" for text in below for line in _wrapped(text, width - 1))
+        yield from (f" {line}" for text in below for line in _wrapped(printable(text), width - 1))
     # No notes on the origin of references that are not shown.
     notes = [note for note in table.notes if not note.startswith(tuple(f"{header}:" for header in left_out))]
     notes += [f"Not shown in {width} columns: {', '.join(left_out)}."] if left_out else []
-    caption = [table.caption if style else table.caption.replace(MARKED, "; *: ")] if table.groups else []
-    for line in (f" {line}" for note in (*filter(None, caption), *notes) for line in _wrapped(note, width - 1)):
+    caption = table.caption if style else table.caption.replace(MARKED, "; *: ")
+    texts = [printable(text) for text in (caption if table.groups else "", *notes)]
+    for line in (f" {line}" for text in texts for line in _wrapped(text, width - 1)):
         yield style(line, "dim") if style else line
 
 
@@ -94,21 +100,11 @@ def _shown(column: Column, *, star: bool, spread: bool = True) -> _Shown:
     texts = texts if spread else [text.partition(" ± ")[0] for text in texts]
     if star and column.best:
         texts = [text + (" ", "*")[best] for text, best in zip(texts, column.best, strict=True)]
-    width = _widest(texts)
+    width = max(map(cell_len, {*texts}), default=0)
     words = [_NARROW.get(word, word) if len(word) > width else word for word in printable(column.header).split()]
-    header = " ".join(words)
     hows = column.colours or ["bold" if best else "" for best in column.best] or [""] * len(texts)
-    return _Shown(column, [header, *texts], max(width, _widest(header.split())), ["bold", *hows])
-
-
-def _widest(texts: Iterable[str]) -> int:
-    return max(map(cell_len, {*texts}), default=0)
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    if cell_len(text) <= width and text.isprintable():
-        return [text]
-    return textwrap.wrap(printable(text), width, break_long_words=False, break_on_hyphens=False) or [""]
+    header = " ".join(words)
+    return _Shown(column, [header, *texts], max(width, *map(cell_len, header.split() or [""])), ["bold", *hows])
 
 
 def _blocks(columns: Sequence[_Shown], width: int) -> Iterator[list[_Shown]]:
@@ -119,7 +115,9 @@ def _blocks(columns: Sequence[_Shown], width: int) -> Iterator[list[_Shown]]:
         return
     # The widths that break no word of a text, and no number.
     least = [
-        one.width if one.column.numeric else _widest(word for text in one.texts for word in text.split()) or one.width
+        one.width
+        if one.column.numeric
+        else max((cell_len(word) for text in {*one.texts} for word in text.split()), default=one.width)
         for one in columns
     ]
     while (too_wide := sum(widths) + _GAP * len(widths) > width) and widths != least:

@@ -10,7 +10,7 @@ from stored_runs import stored_run
 
 from idwbench.attention.scores import METHODS
 from idwbench.report.leaderboard import leaderboard
-from idwbench.report.references import PAPER_PARAMETERS, REFERENCES, SOURCES, find_reference
+from idwbench.report.references import PAPER_PARAMETERS, REFERENCES, find_reference
 from idwbench.report.render import render
 from idwbench.report.summaries import section_tables, summarise
 from idwbench.runs.metrics import METRICS, MetricDefinition
@@ -23,7 +23,8 @@ def best(rows, split="test"):
 
 
 def references(section, row):
-    return {source: found for source in SOURCES if (found := section.reference(source, row)) is not None}
+    place = section.rows.index(row)
+    return {source: own[place] for source, own in section.references.items() if own[place] is not None}
 
 
 def test_means_and_deviations_are_those_of_numpy():

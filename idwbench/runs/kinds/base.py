@@ -100,6 +100,11 @@ class ModelSettings(Settings):
     def parameters_label(self) -> str:
         """Label of the parameters and other settings in tables."""
 
+    @property
+    def is_comparison(self) -> bool:
+        """Whether the run compares ways to mend predictions, which is a setting of some kinds."""
+        return getattr(self, "compare", False)
+
     def replace_parameters(self, values: Mapping[str, ParameterValue]) -> Self:
         """Return a copy with other values of the parameters."""
         return self.model_copy(update={"parameters": dict(values)})
