@@ -5,7 +5,6 @@ import pytest
 
 from idwbench.attention.scores import BUILT_IN_METHODS
 from idwbench.errors import PatchConflictError, PatchError
-from idwbench.models import patch_solution
 from idwbench.models.demands import Criterion, Demand
 from idwbench.models.patch_solution import solve
 from idwbench.models.patches import Base
@@ -239,12 +238,13 @@ def test_a_long_list_of_demands_that_conflict_is_refused_early(base, criterion, 
 
 
 def test_a_list_that_needs_many_sweeps_is_solved(base, monkeypatch):
-    monkeypatch.setattr(patch_solution, "_PATIENCE", 1)
-    generator = np.random.default_rng(5)
+    generator, calls, missing = np.random.default_rng(5), [], Demand.missing
+    monkeypatch.setattr(Demand, "missing", lambda demand, outputs: calls.append(0) or missing(demand, outputs))
     queries, labels = generator.normal(0, 0.5, (10, 4)).astype(np.float32), generator.integers(0, 3, 10).tolist()
-    demands = [Demand(query, label, radius=0.7) for query, label in zip(queries, labels, strict=True)]
+    demands = [Demand(query, label, radius=0.5) for query, label in zip(queries, labels, strict=True)]
     outputs = solve(base, demands).prototypes.outputs(base, queries)
     assert all(one.is_met(row) for one, row in zip(demands, outputs, strict=True))
+    assert len(calls) > 10 * 50
 
 
 def test_a_regression_gets_its_targets_and_no_prediction_gets_worse_than_the_tolerance():
