@@ -7,10 +7,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Text, cast, select
 
 from idwbench.errors import ResultsError
-from idwbench.results.reading import converted, number, raw, shortened, stored_id
+from idwbench.results.reading import converted, number, shortened, stored_id
 from idwbench.results.tables import arrays, chunks, curves, runs
 from idwbench.runs.kinds.models import MODELS
 from idwbench.runs.results import CurvePoint
@@ -26,7 +26,7 @@ _SHORT = 12
 
 def load_curves(connection: Connection, run_keys: Sequence[str]) -> dict[str, list[CurvePoint]]:
     """Return the learning curves of many runs by run key, as `load_curve`; those of unknown runs are empty."""
-    query = select(runs.c.run_key, curves.c.epoch, curves.c.split, curves.c.name, raw(curves.c.value))
+    query = select(runs.c.run_key, curves.c.epoch, curves.c.split, curves.c.name, curves.c.value)
     query = query.join(curves, curves.c.run_id == runs.c.id)
     query = query.order_by(runs.c.id, curves.c.epoch, curves.c.split, curves.c.name)
     points: dict[str, dict[int, dict[tuple[str, str], float]]] = {key: {} for key in run_keys}
@@ -81,7 +81,7 @@ def array_facts(connection: Connection, run_key: str) -> dict[str, dict[str, Any
         ResultsError: no run has that key.
     """
     of_run = arrays.c.run_id == stored_id(connection, run_key)
-    query = select(arrays.c.name, arrays.c.dtype, raw(arrays.c.shape)).where(of_run).order_by(arrays.c.name)
+    query = select(arrays.c.name, arrays.c.dtype, cast(arrays.c.shape, Text)).where(of_run).order_by(arrays.c.name)
     return {
         name: {"dtype": dtype, "shape": converted(run_key, f"array {name}", _shape, shape)}
         for name, dtype, shape in connection.execute(query)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas
 from sqlalchemy import Connection
 
 from idwbench.results.comparison import run_settings
 from idwbench.results.progress import stale_keys
-from idwbench.results.reading import metric_order, read_columns, result_states
+from idwbench.results.reading import metric_order, read_columns
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import RunConfig
+
+if TYPE_CHECKING:
+    import pandas
 
 __all__ = ["FACTS", "records", "run_table", "runs_frame", "with_settings"]
 
@@ -21,47 +23,47 @@ FACTS = (
     *("n_parameters", "diverged_epoch", "error", "tags", "note", "seconds", "engine", "device", "threads", "host"),
     *("attempt", "created_at", "started_at", "finished_at"),
 )
-_COLUMNS = ("run_key", "dataset", "seed", "state")
+_COLUMNS = ("run_key", "dataset", "seed", "state", "retraining")
 _SHORT = 12
 
 
 def run_table(
     connection: Connection,
-    dataset: str | None,
-    sweep: str | None,
-    names: Collection[str] | None = None,
+    *,
+    sweep: str | None = None,
+    dataset: str | None = None,
+    where: str | None = None,
+    states: Collection[str] | None = None,
+    metrics: Collection[str] | None = None,
     facts: Collection[str] = FACTS,
     split: str | None = None,
 ) -> pandas.DataFrame:
-    """Return the runs of a data set or a sweep, in the order of the sweep or of planning.
+    """Return a table with one row for each run, in the order of the sweep or of planning.
 
-    Args:
-        connection: Within a transaction.
-        dataset: Label of a data set, or None for all.
-        sweep: Name of a sweep, or None.
-        names: Names of the metrics that become columns; None for all.
-        facts: Those of `FACTS` that become columns.
-        split: The split of the metrics in `names`; None for all.
+    Columns: ``run_key``, ``dataset`` (label), ``config`` (a `RunConfig`: one object for all runs that differ in the
+    seed alone), ``setting`` (the number of that object), ``seed``, ``state``, ``retraining``, ``stale``,
+    ``(split, name)`` for each metric, and the scalar attributes of `StoredRun`.
 
-    Raises:
-        ResultsError: no sweep has that name, or a row cannot be read.
+    Runs are selected as by `Results.to_frame`, which raises the same errors. The names in `metrics` and `facts` become
+    columns, all metrics if None; metrics on all splits, or on that of `split`.
     """
-    read = (*_COLUMNS, "previous_state", *facts)
-    columns = read_columns(connection, read, names, split, dataset=dataset, sweep=sweep)
-    columns["state"], columns["retraining"] = result_states(columns)
+    columns = read_columns(connection, (*_COLUMNS, *facts), metrics, split, dataset=dataset, sweep=sweep)
     is_running = "running" in columns["state"] or any(columns["retraining"])
     stale = stale_keys(connection) if is_running else set()
     columns["stale"] = [key in stale for key in columns["run_key"]]
-    del columns["previous_state"]
-    return _table(columns)
+    table = _table(columns)
+    if states is not None or where is not None:
+        from idwbench.results.filters import in_states, matching
+
+        table = table if states is None else in_states(table, states)
+        table = table if where is None else table.loc[matching(with_settings(table), where).index]
+    return table.reset_index(drop=True)
 
 
 def runs_frame(stored: Iterable[StoredRun]) -> pandas.DataFrame:
     """Return the table of some runs, with the columns of `run_table`; a run that is given twice has one row."""
     runs = [*{run.run_key: run for run in stored}.values()]
-    columns: dict[Any, Sequence[Any]] = {
-        name: [getattr(run, name) for run in runs] for name in (*_COLUMNS, "retraining", *FACTS)
-    }
+    columns: dict[Any, Sequence[Any]] = {name: [getattr(run, name) for run in runs] for name in (*_COLUMNS, *FACTS)}
     places: dict[str, int] = {}
     columns["setting"] = [places.setdefault(run.config.setting_key, len(places)) for run in runs]
     configs: dict[int, RunConfig] = {}
@@ -85,6 +87,8 @@ def records(table: pandas.DataFrame) -> list[StoredRun]:
 
 def _table(columns: Mapping[Any, Sequence[Any]]) -> pandas.DataFrame:
     """Return a table of columns; one of times is in UTC, even if it is empty."""
+    import pandas
+
     typed: dict[Any, Any] = {}
     for name, values in columns.items():
         if isinstance(name, tuple):
@@ -98,6 +102,8 @@ def _table(columns: Mapping[Any, Sequence[Any]]) -> pandas.DataFrame:
 
 def with_settings(table: pandas.DataFrame) -> pandas.DataFrame:
     """Return a table of runs with the columns of `idwbench.results.store.Results.to_frame`."""
+    import pandas
+
     first = table.drop_duplicates("setting")
     configs = dict(zip(first["setting"], first["config"], strict=True))
     by_setting = [_settings(config) for config in configs.values()]

@@ -22,7 +22,6 @@ __all__ = [
     "TrainingProcess",
     "list_sweeps",
     "metric_values",
-    "names",
     "run_states",
     "stale_keys",
     "sweep_progress",
@@ -132,13 +131,6 @@ def list_sweeps(connection: Connection) -> list[StoredSweep]:
     """Return all sweeps by name."""
     query = select(sweeps.c.name, sweeps.c.description, sweeps.c.spec, sweeps.c.created_at, sweeps.c.updated_at)
     return [StoredSweep(*row) for row in connection.execute(query.order_by(sweeps.c.name))]
-
-
-def names(connection: Connection) -> tuple[list[str], list[str]]:
-    """Return the names of all sweeps and the labels of the data sets of all runs, sorted."""
-    queries = select(sweeps.c.name).order_by(sweeps.c.name), select(runs.c.dataset).distinct().order_by(runs.c.dataset)
-    stored, datasets = ([*connection.execute(query).scalars()] for query in queries)
-    return stored, datasets
 
 
 def sweep_progress(connection: Connection, name: str, now: datetime | None = None) -> SweepProgress:

@@ -6,14 +6,13 @@ What cannot be read is a `ResultsError` that names the run and the column.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any, get_args
 
 from pydantic import ValidationError
 from sqlalchemy import (
-    Column,
     ColumnElement,
     Connection,
     LargeBinary,
@@ -23,9 +22,11 @@ from sqlalchemy import (
     and_,
     case,
     cast,
+    false,
     func,
     literal_column,
     select,
+    true,
 )
 from sqlalchemy import type_coerce as coerced
 from sqlalchemy.types import Float, Integer, NullType
@@ -44,11 +45,9 @@ __all__ = [
     "find_runs",
     "load_runs",
     "metric_order",
+    "names",
     "number",
-    "raw",
     "read_columns",
-    "result_states",
-    "selected",
     "shortened",
     "stored_id",
     "sweep_id",
@@ -131,34 +130,30 @@ def shortened(text: str) -> str:
     return text if len(text) <= 40 else f"{text[:40]}…"
 
 
-_COLUMNS = tuple(f.name for f in fields(StoredRun) if f.name not in ("config", "metrics", "retraining"))
+_COLUMNS = tuple(f.name for f in fields(StoredRun) if f.name not in ("config", "metrics"))
 _AT_ONCE = 10_000
 _SEED = ',"seed":'  # followed by the end of canonical JSON: no name of a part or a setting comes after it
+# Columns with the values of the driver, JSON as text: they are checked when their run is known. A run that is trained
+# again keeps its result until a new one replaces it.
+_IS_AGAIN = and_(runs.c.state == "running", runs.c.previous_state.in_(RESULT_STATES))
+_STATE = case((_IS_AGAIN, runs.c.previous_state), else_=runs.c.state)
+_VALUES: dict[str, ColumnElement[Any]] = {
+    column.name: cast(column, Text) if isinstance(column.type, Json) else coerced(column, NullType())
+    for column in runs.columns
+}
+_VALUES |= {"state": _STATE, "retraining": case((_IS_AGAIN, true()), else_=false())}
 
 
-def raw(column: Column[Any]) -> ColumnElement[Any]:
-    """Return a column whose values are those of the driver, JSON as text."""
-    return cast(column, Text) if isinstance(column.type, Json) else coerced(column, NullType())
-
-
-def converted(run_key: str, column: str, convert: Callable[[Any], Any], value: Any) -> Any:
+def converted(run_key: str, column: str, convert: Callable[..., Any], *values: Any) -> Any:
     """Return the converted value of a column of a run; raises `ResultsError` if it is damaged."""
     try:
-        return convert(value)
-    except ValueError as error:
-        raise unreadable(run_key, column, str(error)) from None
-
-
-def _config(text: str, run_key: str) -> RunConfig:
-    """Return a stored configuration with seed 0."""
-    try:
-        return RunConfig.stored(text, run_key)
+        return convert(*values)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         reason = ": ".join([*filter(None, [".".join(map(str, first["loc"]))]), first["msg"]])
     except (ConfigError, ValueError) as error:
         reason = str(error)
-    raise unreadable(run_key, "config", reason)
+    raise unreadable(run_key, column, reason)
 
 
 def read_columns(
@@ -166,16 +161,24 @@ def read_columns(
     names: Sequence[str],
     metric_names: Collection[str] | None = None,
     split: str | None = None,
-    **conditions: Any,
+    *,
+    dataset: str | None = None,
+    sweep: str | None = None,
+    where: Iterable[ColumnElement[bool]] = (),
 ) -> dict[Any, list[Any]]:
-    """Return columns of the runs that `selected` selects, each value checked and converted.
+    """Return columns of the runs that meet all conditions, each value checked and converted.
+
+    They are in the order of the sweep or of planning. ``state`` is that of the result, which a run that is trained
+    again keeps; ``retraining`` is whether it is.
 
     Args:
         connection: Within a transaction.
-        names: Columns of ``runs``, with ``run_key`` and ``seed``.
+        names: Columns of ``runs``, with ``run_key`` and ``seed``, and ``retraining``.
         metric_names: Names of metrics; all if None.
         split: That of the metrics; all if None.
-        conditions: See `selected`.
+        dataset: Label of a data set, or None for all.
+        sweep: Name of a sweep, or None.
+        where: Further conditions.
 
     Returns:
         Also ``(split, metric)`` for each metric, with None where a run lacks it; ``config``, a configuration with
@@ -184,11 +187,11 @@ def read_columns(
     Raises:
         ResultsError: no sweep has that name, or a value is damaged: names the run and the column.
     """
-    query = selected(connection, select(runs.c.id), **conditions)
+    query = _selected(dataset, sweep, where)
     pairs = _metric_pairs(connection, query, metric_names, split)
-    value = select(raw(metrics.c.value)).where(metrics.c.run_id == runs.c.id)
+    value = select(metrics.c.value).where(metrics.c.run_id == runs.c.id)
     measures = [value.where(metrics.c.split == split, metrics.c.name == name) for split, name in pairs]
-    values = (*(raw(runs.c[name]) for name in names), *(measure.scalar_subquery() for measure in measures))
+    values = (*(_VALUES[name] for name in names), *(measure.scalar_subquery() for measure in measures))
     config = cast(runs.c.config, Text)
     if connection.dialect.name == "postgresql":  # whose JSON has its own order and spaces
         config = cast(func.jsonb_set(runs.c.config, literal_column("'{seed}'"), literal_column("'0'::jsonb")), Text)
@@ -207,10 +210,13 @@ def read_columns(
         for column, new in zip(columns.values(), parts, strict=True):
             column += new
     keys = columns["run_key"]
+    if sweep is not None and not keys:
+        sweep_id(connection, sweep)
     for name, column in columns.items():
         columns[name] = _converted_column(keys, name, column)
     first_keys = dict(zip(reversed(codes), reversed(keys), strict=True))
-    configs = [_config(text, first_keys[code]) for code, text in enumerate(first)]
+    run_keys = [first_keys[code] for code in range(len(first))]
+    configs = [converted(key, "config", RunConfig.stored, text, key) for key, text in zip(run_keys, first, strict=True)]
     return columns | {"config": [configs[code] for code in codes], "setting": codes}
 
 
@@ -237,7 +243,8 @@ def metric_order(pair: tuple[str, str]) -> tuple[Any, ...]:
 
 def _converted_column(run_keys: Sequence[str], name: Any, values: list[Any]) -> list[Any]:
     """Return the values of a column; what many runs share is converted once."""
-    kind = Float() if isinstance(name, tuple) else runs.c[name].type
+    is_number = isinstance(name, tuple) or name == "retraining"
+    kind = Float() if is_number else runs.c[name].type
     convert: Callable[[Any], Any]
     types: set[type]
     if isinstance(kind, Json):
@@ -245,7 +252,7 @@ def _converted_column(run_keys: Sequence[str], name: Any, values: list[Any]) -> 
     elif isinstance(kind, UtcDateTime):
         convert, types = _moment, {type(None)}
     elif isinstance(kind, Integer | Float):
-        convert, types = number, {int, float, type(None)}
+        convert, types = number, {bool, int, float, type(None)}
     else:
         convert, types = _text, {str, type(None)}
     if {*map(type, values)} <= types:
@@ -256,6 +263,13 @@ def _converted_column(run_keys: Sequence[str], name: Any, values: list[Any]) -> 
     return [known[value] for value in values]
 
 
+def names(connection: Connection) -> tuple[list[str], list[str]]:
+    """Return the names of all sweeps and the labels of the data sets of all runs, sorted."""
+    queries = select(sweeps.c.name).order_by(sweeps.c.name), select(runs.c.dataset).distinct().order_by(runs.c.dataset)
+    stored, datasets = ([*connection.execute(query).scalars()] for query in queries)
+    return stored, datasets
+
+
 def sweep_id(connection: Connection, name: str) -> int:
     """Return the number of a sweep; raises `ResultsError` if none has that name."""
     ids = {stored: number for number, stored in connection.execute(select(sweeps.c.id, sweeps.c.name))}
@@ -264,24 +278,13 @@ def sweep_id(connection: Connection, name: str) -> int:
     return int(ids[name])
 
 
-def selected(
-    connection: Connection,
-    query: Select[*tuple[Any, ...]],
-    *,
-    dataset: str | None = None,
-    sweep: str | None = None,
-    where: Iterable[ColumnElement[bool]] = (),
-) -> Select[*tuple[Any, ...]]:
-    """Return a query of the runs that meet all conditions, in the order of the sweep or of planning.
-
-    Raises:
-        ResultsError: no sweep has that name.
-    """
-    query = query.where(*where, *([] if dataset is None else [runs.c.dataset == dataset]))
+def _selected(dataset: str | None, sweep: str | None, where: Iterable[ColumnElement[bool]]) -> Select[*tuple[Any, ...]]:
+    """Return a query of the runs that meet all conditions, in the order of the sweep or of planning."""
+    query = select(runs.c.id).where(*where, *([] if dataset is None else [runs.c.dataset == dataset]))
     if sweep is None:
         return query.order_by(runs.c.id)
-    query = query.join(sweep_runs, sweep_runs.c.run_id == runs.c.id)
-    return query.where(sweep_runs.c.sweep_id == sweep_id(connection, sweep)).order_by(sweep_runs.c.position)
+    query = query.join(sweep_runs, sweep_runs.c.run_id == runs.c.id).join(sweeps, sweeps.c.id == sweep_runs.c.sweep_id)
+    return query.where(sweeps.c.name == sweep).order_by(sweep_runs.c.position)
 
 
 def find_runs(
@@ -300,10 +303,7 @@ def find_runs(
     Raises:
         ResultsError: no sweep has that name.
     """
-    # A run that is trained again keeps its result until a new one replaces it.
-    is_again = and_(runs.c.state == "running", runs.c.previous_state.in_(RESULT_STATES))
-    state = case((is_again, runs.c.previous_state), else_=runs.c.state)
-    where = [column.in_(v) for column, v in ((state, states), (runs.c.method, methods)) if v is not None]
+    where = [column.in_(v) for column, v in ((_STATE, states), (runs.c.method, methods)) if v is not None]
     return _records(connection, metrics, dataset=dataset, sweep=sweep, where=where)
 
 
@@ -340,13 +340,12 @@ def load_runs(connection: Connection, run_keys: Sequence[str]) -> list[StoredRun
 
 
 def _records(connection: Connection, names: Collection[str] | None = None, **conditions: Any) -> list[StoredRun]:
-    """Return the runs that `selected` selects, with the metrics of these names."""
-    columns = read_columns(connection, (*_COLUMNS, "seed", "previous_state"), names, **conditions)
+    """Return the runs that meet the conditions of `read_columns`, with the metrics of these names."""
+    columns = read_columns(connection, (*_COLUMNS, "seed"), names, **conditions)
     columns["config"] = [
         config.with_seed(seed) if seed != config.seed else config
         for config, seed in zip(columns["config"], columns["seed"], strict=True)
     ]
-    columns["state"], columns["retraining"] = result_states(columns)
     pairs = [name for name in columns if isinstance(name, tuple)]
     columns["metrics"] = [
         {pair: value for pair, value in zip(pairs, values, strict=True) if value is not None}
@@ -355,15 +354,6 @@ def _records(connection: Connection, names: Collection[str] | None = None, **con
     names_of_fields = [f.name for f in fields(StoredRun)]
     rows = zip(*(columns[name] for name in names_of_fields), strict=True)
     return [StoredRun(**dict(zip(names_of_fields, row, strict=True))) for row in rows]
-
-
-def result_states(columns: Mapping[Any, Sequence[Any]]) -> tuple[list[RunState], list[bool]]:
-    """Return the state of the result of each run, and whether it is trained again."""
-    if not any(columns["previous_state"]):
-        return [*columns["state"]], [False] * len(columns["state"])
-    pairs = [*zip(columns["state"], columns["previous_state"], strict=True)]
-    again = [state == "running" and before in RESULT_STATES for state, before in pairs]
-    return [before if is_again else state for (state, before), is_again in zip(pairs, again, strict=True)], again
 
 
 def stored_id(connection: Connection, run_key: str) -> int:

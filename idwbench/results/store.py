@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from sqlalchemy import Connection
 
 from idwbench.errors import OutputError
-from idwbench.results import contents, leases, planning, progress, reading, recording
+from idwbench.results import contents, frame, leases, planning, progress, reading, recording
 from idwbench.results.database import Database
 from idwbench.results.provenance import Provenance, collect_provenance
 from idwbench.results.records import EndedState
@@ -92,7 +92,8 @@ class Results:
     sweep_status = _operation(progress.sweep_status)
     sweep_progress = _operation(progress.sweep_progress)
     list_sweeps = _operation(progress.list_sweeps)
-    names = _operation(progress.names)
+    names = _operation(reading.names)
+    run_table = _operation(frame.run_table)
 
     plan = _operation(planning.plan_runs, writes=True)
     register_sweep = _operation(planning.register_sweep, writes=True)
@@ -200,38 +201,7 @@ class Results:
             ConfigError: a wrong expression, an unknown column or state.
             ResultsError: no sweep has that name, or a row cannot be read.
         """
-        from idwbench.results.frame import with_settings
-
-        return with_settings(self.run_table(sweep=sweep, dataset=dataset, where=where, states=states))
-
-    def run_table(
-        self,
-        *,
-        sweep: str | None = None,
-        dataset: str | None = None,
-        where: str | None = None,
-        states: Collection[str] | None = None,
-        metrics: Collection[str] | None = None,
-        facts: Collection[str] | None = None,
-        split: str | None = None,
-    ) -> pandas.DataFrame:
-        """Return a table with one row for each run, in the order of the sweep or of planning.
-
-        Columns: ``run_key``, ``dataset`` (label), ``config`` (a `RunConfig`: one object for all runs that differ in the
-        seed alone), ``setting`` (the number of that object), ``seed``, ``state``, ``retraining``, ``stale``,
-        ``(split, name)`` for each metric, and the scalar attributes of `StoredRun`.
-
-        Runs are selected as by `to_frame`, which raises the same errors. The names in `metrics` and `facts` become
-        columns, all if None; metrics on all splits, or on that of `split`.
-        """
-        from idwbench.results.filters import in_states, matching
-        from idwbench.results.frame import FACTS, run_table, with_settings
-
-        with self._database.read() as connection:
-            table = run_table(connection, dataset, sweep, metrics, FACTS if facts is None else facts, split)
-        table = table if states is None else in_states(table, states)
-        table = table if where is None else table.loc[matching(with_settings(table), where).index]
-        return table.reset_index(drop=True)
+        return frame.with_settings(self.run_table(sweep=sweep, dataset=dataset, where=where, states=states))
 
 
 def _delete(path: Path) -> None:
