@@ -47,7 +47,7 @@ demo: $(VENV)/.installed
 	$(BIN)/idwbench figure moons --table two_moons -o results/two_moons.png --force
 
 # The sweeps in the order in which one needs the networks of another.
-PAPER := two_moons power_epsilon patches_two_moons mnist patches_mnist
+PAPER := two_moons power_epsilon patches_two_moons mnist patches_mnist power_mnist
 paper: $(VENV)/.installed
 	for name in $(PAPER); do \
 		$(BIN)/idwbench sweep sweeps/paper/paper_$$name.yaml --db results/paper.db || exit 1; \

@@ -11,25 +11,27 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from idwbench.claims.evidence import Evidence
-    from idwbench.claims.findings import Finding
+    from idwbench.claims.findings import Comparison, Finding
 
-__all__ = ["Claim", "Origin", "Rule", "Series", "claim", "combine", "difference"]
+__all__ = ["Claim", "Kind", "Origin", "Rule", "Series", "claim", "combine", "difference"]
 
-Origin = Literal["paper", "open question"]
-# Returns findings, all of which must support the claim, and remarks, which do not affect the verdict.
-Rule = Callable[["Evidence"], "Sequence[Finding | str]"]
+Origin = Literal["paper", "review", "open question"]
+Kind = Literal["empirical", "by formula"]
+# Returns comparisons and findings, all of which must support the claim, and remarks, which do not affect the verdict.
+Rule = Callable[["Evidence"], "Sequence[Comparison | Finding | str]"]
+_PREFIXES: dict[str, Origin] = {"review": "review", "open": "open question"}
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim of the paper, or one answer to a question that it leaves open.
+    """One claim of the paper or of a review of it, or one answer to a question that they leave open.
 
     Attributes:
         number: From 1, in the order of tables.
         statement: The claim in one sentence.
-        source: Where in arXiv 2310.18805 it stands; ``open: …`` of a question.
+        source: Where in arXiv 2310.18805 it stands; ``review: …`` or ``open: …`` of others.
         test: How it is judged, in one or two sentences.
-        rule: Returns findings and remarks.
+        rule: Returns comparisons, findings and remarks.
         sweeps: Names of the sweeps that supply its runs; empty if it is computed from formulas.
     """
 
@@ -42,14 +44,23 @@ class Claim:
 
     @property
     def origin(self) -> Origin:
-        """Whether it is a claim of the paper."""
-        return "open question" if self.source.startswith("open:") else "paper"
+        """Whose claim it is."""
+        return _PREFIXES.get(self.source.partition(":")[0], "paper")
+
+    @property
+    def kind(self) -> Kind:
+        """Whether it is about the results of training, or follows from formulas, whatever is trained."""
+        return "empirical" if self.sweeps else "by formula"
+
+    @property
+    def publication(self) -> Literal["paper", "family"]:
+        """The publication that has its verdict."""
+        return "family" if self.origin == "open question" else "paper"
 
     @property
     def sweep_files(self) -> tuple[str, ...]:
         """The files of the sweeps, relative to the repository."""
-        folder = "paper" if self.origin == "paper" else "family"
-        return tuple(f"sweeps/{folder}/{name}.yaml" for name in self.sweeps)
+        return tuple(f"sweeps/{self.publication}/{name}.yaml" for name in self.sweeps)
 
 
 def claim(number: int, source: str, *sweeps: str) -> Callable[[Rule], Claim]:

@@ -1,4 +1,4 @@
-"""Findings: what each comparison of a claim shows, before and after Holm's correction over all claims."""
+"""Comparisons of a claim, and findings: what each of them shows."""
 
 from __future__ import annotations
 
@@ -10,28 +10,30 @@ from typing import Literal
 import numpy as np
 
 from idwbench.claims.definitions import Series
-from idwbench.report.statistics import ALPHA, mean_interval, signed_rank_p_value
+from idwbench.report.statistics import ALPHA
 
 __all__ = [
+    "MIN_SEEDS",
+    "Comparison",
     "Finding",
     "Outcome",
-    "SeedTest",
     "bounded",
-    "compare",
-    "computed",
-    "correct",
-    "holm",
+    "findings",
     "interval_label",
     "mean_label",
     "number_label",
+    "other_verdict",
+    "outcome_label",
     "remark",
+    "t_interval",
+    "telling",
 ]
 
-Outcome = Literal["supported", "not supported", "not enough runs"]
-SeedTest = Literal["wilcoxon", "every seed"]
-# Seeds that a comparison needs: with six a one-sided signed-rank test reaches 2⁻⁶ = 0.016. MNIST is slow to train.
-_MIN_PAIRS: dict[SeedTest, int] = {"wilcoxon": 6, "every seed": 5}
-# Differences of stored metrics have rounding errors, which must not break ties.
+Outcome = Literal["refuted", "not enough runs", "undecided", "supported"]
+# The first outcome that a finding of a claim has decides.
+_ORDER: tuple[Outcome, ...] = ("refuted", "not enough runs", "undecided", "supported")
+MIN_SEEDS = 5
+# Differences of stored metrics have rounding errors, which must not decide where all values are at the bound.
 _TIE = 1e-12
 # Units that are written with two decimals, and whether with a sign, as differences are.
 _DECIMAL_UNITS = {"points": True, "%": False}
@@ -39,25 +41,26 @@ _DECIMAL_UNITS = {"points": True, "%": False}
 
 @dataclass(frozen=True)
 class Finding:
-    """What one comparison shows.
+    """What one comparison or computation shows.
 
     Attributes:
         label: What is compared.
-        test: ``wilcoxon``, ``every seed`` or ``computed``.
+        test: ``mean``: that of a quantity by seed; ``computed``: numbers without seeds.
         n: Number of seeds, or of points.
         effect: The mean over seeds, or the number that is nearest to the bound; None without data.
-        interval: 95 % bootstrap interval of the mean, or None.
+        interval: That of the mean, or None.
         unit: Unit of effect and interval.
         bound: The claimed bounds, such as ``> 0``.
-        p_value: That of the signed-rank test, not corrected; None if not tested.
-        adjusted_p_value: The same after Holm's correction.
-        reason: Why the comparison does not support the claim; empty if it does.
+        outcome: ``supported`` if the interval lies within the bounds, ``refuted`` if it lies beyond one of them,
+            ``undecided`` if it contains one.
+        reason: Why the claim is not supported; empty if it is.
         missing: What is missing, one text for each model; empty with enough runs.
         clearance: Distance of the interval from the bound, in widths of the interval; None without an interval.
+        level: The confidence level of the interval; None without an interval.
     """
 
     label: str
-    test: SeedTest | Literal["computed"]
+    test: Literal["mean", "computed"]
     n: int
     effect: float | None
     interval: tuple[float, float] | None
@@ -65,125 +68,112 @@ class Finding:
     bound: str
     outcome: Outcome
     reason: str = ""
-    p_value: float | None = None
-    adjusted_p_value: float | None = None
     missing: tuple[str, ...] = ()
     clearance: float | None = None
+    level: float | None = None
 
 
-def compare(
-    series: Series,
-    above: float | None = None,
-    below: float | None = None,
-    unit: str = "",
-    test: SeedTest = "wilcoxon",
-) -> Finding:
-    """Return what a quantity, with one value for each seed, shows of the claim that it lies above or below a bound.
+@dataclass(frozen=True)
+class Comparison:
+    """The claim that the mean over seeds of a quantity lies between two bounds.
 
-    Args:
-        series: The values, usually differences of two models with the same seed; its name is the label.
-        above: The claimed lower bound, or None.
-        below: The claimed upper bound, or None; with ``wilcoxon`` exactly one of the two is given.
+    Attributes:
+        series: One value for each seed, usually a difference of two models with the same seed; its name is the label.
+        above: The lower bound; the mean at the bound refutes.
+        below: The upper bound, likewise.
         unit: Unit of values and bounds, such as ``points``.
-        test: ``wilcoxon``: a one-sided signed-rank test of value − bound, which `correct` completes. ``every seed``:
-            the bounds hold in each of at least 5 seeds (a sign test with p = 2⁻ⁿ, not corrected).
     """
-    values = np.array([*series.values.values()])
-    sides = [(sign, number) for sign, number in ((1, above), (-1, below)) if number is not None]
-    bound = " and ".join(f"{'>' if sign > 0 else '<'} {number:g}" for sign, number in sides)
-    margins = [sign * (values - number) for sign, number in sides]
-    estimate = mean_interval(series.values)
-    mean = sum(series.values.values()) / len(values) if len(values) else None
-    interval = clearance = None
-    if estimate is not None:
-        interval = (estimate.low, estimate.high)
-        distances = [sign * ((estimate.low if sign > 0 else estimate.high) - number) for sign, number in sides]
-        clearance = min(distances) / max(estimate.high - estimate.low, 1e-12)
-    facts = (series.name, test, len(values), mean, interval, unit, bound)
-    finding = Finding(*facts, "not supported", clearance=clearance)
-    if finding.n < _MIN_PAIRS[test]:
-        return replace(finding, outcome="not enough runs", missing=series.missing(_MIN_PAIRS[test]))
-    if test == "wilcoxon":
-        p_value = signed_rank_p_value(margins[0].tolist(), _TIE, "greater")
-        return replace(finding, reason=_doubt(finding, *sides[0]), p_value=p_value)
-    n_agree = int((np.min(margins, axis=0) > 0).sum())
-    if n_agree == finding.n:
-        return replace(finding, outcome="supported")
-    claimed = f"{finding.label}: {number_label(mean, unit)}, claimed {bound}"
-    return replace(finding, reason=f"{claimed}: so in {n_agree} of {finding.n} seeds")
+
+    series: Series
+    above: float = -math.inf
+    below: float = math.inf
+    unit: str = ""
+
+    @property
+    def bound(self) -> str:
+        """The bounds as text, such as ``> 87 and < 89``."""
+        finite = ((">", self.above), ("<", self.below))
+        return " and ".join(f"{sign} {number:g}" for sign, number in finite if math.isfinite(number))
+
+    def finding(self, level: float) -> Finding:
+        """Return what the interval of the mean at a confidence level shows."""
+        values = [*self.series.values.values()]
+        mean = math.fsum(values) / len(values) if values else None
+        finding = Finding(self.series.name, "mean", len(values), mean, None, self.unit, self.bound, "not enough runs")
+        if len(values) < MIN_SEEDS:
+            return replace(finding, missing=self.series.missing(MIN_SEEDS))
+        low, high = interval = t_interval(values, level)
+        clearance = min(low - self.above, self.below - high)
+        outcome: Outcome = "supported" if clearance > _TIE else "undecided"
+        if high <= self.above + _TIE or low >= self.below - _TIE:
+            outcome = "refuted"
+        where = f"{finding.label}: {number_label(mean, self.unit)} {interval_label(interval, self.unit)}"
+        allows = ", and the interval allows both" * (outcome == "undecided")
+        return replace(
+            finding,
+            interval=interval,
+            outcome=outcome,
+            reason="" if outcome == "supported" else f"{where}, claimed {self.bound}{allows}",
+            clearance=clearance / max(high - low, _TIE),
+            level=level,
+        )
 
 
-def _doubt(finding: Finding, sign: int, bound: float) -> str:
-    """Return the reason that holds if the test is not significant."""
-    assert finding.interval is not None  # by the number of seeds
-    mean = f"{finding.label}: {number_label(finding.effect, finding.unit)}"
-    if all(sign * end < sign * bound for end in finding.interval):
-        return f"{mean} {interval_label(finding.interval, finding.unit)}, claimed {finding.bound}: the opposite"
-    limit = number_label(bound, finding.unit).removeprefix("+") if bound else "0"
-    return f"{mean}, not distinguishable from {limit}"
+def t_interval(values: Sequence[float], level: float) -> tuple[float, float]:
+    """Return Student's interval of the mean, x̄ ± t(level, n − 1)·s/√n; of equal values these themselves."""
+    from scipy.special import stdtrit
+
+    mean, n = math.fsum(values) / len(values), len(values)
+    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1))
+    half = float(stdtrit(n - 1, (1 + level) / 2)) * deviation / math.sqrt(n)
+    return mean - half, mean + half
 
 
 def bounded(label: str, numbers: Iterable[float], sign: str, bound: float) -> Finding:
-    """Return whether all numbers are at most (``≤``) or at least (``≥``) `bound`."""
+    """Return whether all computed numbers are at most (``≤``) or at least (``≥``) `bound`."""
     points = np.fromiter(numbers, np.float64)
     extreme, passes = (points.max(), points <= bound) if sign == "≤" else (points.min(), points >= bound)
-    return computed(label, float(extreme), f"{sign} {bound:g}", int(passes.sum()), len(points))
-
-
-def computed(label: str, extreme: float, bound: str, passed: int, n: int, missing: tuple[str, ...] = ()) -> Finding:
-    """Return the finding of a bound on a computed number.
-
-    Args:
-        label: What is computed.
-        extreme: The number that is nearest to the bound or farthest beyond it.
-        bound: As text, such as ``≤ 1e-12``.
-        passed: At how many points the bound holds.
-        n: Number of points.
-        missing: What is missing if there are not enough runs; otherwise empty.
-    """
-    if missing:
-        return Finding(label, "computed", 0, None, None, "", bound, "not enough runs", missing=missing)
-    finding = Finding(label, "computed", n, extreme, None, "", bound, "supported")
-    if passed == n:
+    finding = Finding(label, "computed", len(points), float(extreme), None, "", f"{sign} {bound:g}", "supported")
+    if passes.all():
         return finding
-    reason = f"{label}: {number_label(extreme)}, claimed {bound} (at {n - passed:,} of {n:,} points)"
-    return replace(finding, outcome="not supported", reason=reason)
+    where = f"at {(~passes).sum():,} of {finding.n:,} points"
+    reason = f"{label}: {number_label(finding.effect)}, claimed {finding.bound} ({where})"
+    return replace(finding, outcome="refuted", reason=reason)
 
 
-def correct(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Return the findings of all claims with Holm's correction of their p-values, and the outcomes that follow.
+def findings(shown: Iterable[Comparison | Finding | str]) -> tuple[Finding, ...]:
+    """Return the findings of a claim, whose intervals contain all means at once with a confidence of 95 %.
 
-    A comparison is supported if its adjusted p-value is at most 0.05. If not, it is not supported, unless so few seeds
-    could not have given such a p-value whatever their values: then there are not enough runs. The smallest one-sided
-    p-value of n pairs is 2⁻ⁿ, that of positive differences.
+    With k comparisons the level of each is 1 − 0.05/k (Bonferroni), whatever the dependence between them.
     """
-    tested = [(place, finding.p_value) for place, finding in enumerate(findings) if finding.p_value is not None]
-    p_values = [p_value for _, p_value in tested]
-    result = list(findings)
-    for number, ((place, _), adjusted) in enumerate(zip(tested, holm(p_values), strict=True)):
-        finding = replace(findings[place], adjusted_p_value=adjusted)
-        if adjusted <= ALPHA:
-            result[place] = replace(finding, outcome="supported", reason="")
-        elif holm([*p_values[:number], 0.5**finding.n, *p_values[number + 1 :]])[number] > ALPHA:
-            missing = f"{finding.label}: {finding.n} seeds cannot be significant among {len(tested)} comparisons"
-            result[place] = replace(finding, outcome="not enough runs", reason="", missing=(missing,))
-        else:
-            result[place] = replace(finding, reason=f"{finding.reason} (n = {finding.n}, p = {adjusted:.2g})")
-    return tuple(result)
+    items = [item for item in shown if not isinstance(item, str)]
+    n_comparisons = sum(isinstance(item, Comparison) for item in items)
+    return tuple(item.finding(1 - ALPHA / n_comparisons) if isinstance(item, Comparison) else item for item in items)
 
 
-def holm(p_values: Sequence[float]) -> tuple[float, ...]:
-    """Return the p-values adjusted by Holm's step-down method, in their order.
+def telling(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings that decide a claim, the least clear ones first.
 
-    For the i-th smallest of m: max over j ≤ i of min(1, (m − j + 1)·p_(j)). It bounds the probability of any wrong
-    rejection, whatever the dependence of the tests (Holm 1979, *A simple sequentially rejective multiple test
-    procedure*).
+    These are the ones against it, or else those without runs, or undecided ones, or all. The first is the one whose
+    interval is nearest to its bound or farthest beyond it.
     """
-    order = np.argsort(p_values, kind="stable")
-    factors = len(p_values) - np.arange(len(p_values))
-    adjusted = np.empty(len(p_values))
-    adjusted[order] = np.maximum.accumulate(np.minimum(1.0, factors * np.asarray(p_values)[order]))
-    return tuple(adjusted.tolist())
+    every = [*findings]
+    by_outcome = ([one for one in every if one.outcome == outcome] for outcome in _ORDER)
+    return sorted(next(filter(None, by_outcome)), key=lambda finding: finding.clearance or 0.0)
+
+
+def other_verdict(title: str, comparisons: Sequence[Comparison]) -> list[str]:
+    """Return what comparisons show that do not count for the verdict on a claim, one text; none without runs."""
+    first = telling(findings(comparisons))[0]
+    if first.outcome == "not enough runs":
+        return []
+    numbers = f"{number_label(first.effect, first.unit)} {interval_label(first.interval, first.unit)}"
+    return [f"{title}: {outcome_label(first.outcome)} ({first.label}: {numbers})."]
+
+
+def outcome_label(outcome: Outcome) -> str:
+    """Return the verdict on a claim that an outcome decides."""
+    return {"refuted": "does not hold", "supported": "holds"}.get(outcome, outcome)
 
 
 def number_label(number: float | None, unit: str = "") -> str:

@@ -1,8 +1,8 @@
-"""The claims on formulas: 6 to 10 and 20, computed in float64 from the package's scores and plain NumPy."""
+"""The claims on formulas: 6 to 10, 12 and 20, computed in float64 from the package's scores and plain NumPy."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from idwbench.claims.definitions import claim
 from idwbench.claims.evidence import Evidence
-from idwbench.claims.findings import Finding, bounded, number_label
+from idwbench.claims.findings import Finding, bounded
 
 __all__: list[str] = []
 
@@ -20,9 +20,13 @@ Float = NDArray[np.float64]
 TOLERANCE = 1e-12
 # A weight that counts as 1: with the paper's ε = 0.001 the weight at d = 0 is 0.999.
 NEAR_ONE = 0.99
-# An absolute gradient below this counts as vanished; distances that stand for near and far, the range of Figure 1.
+# A distance that stands for d → 0, and the far end of Figure 1.
+ZERO, FAR = 1e-9, 5.0
+# An absolute gradient below this counts as vanished.
 VANISHED = 0.1
-NEAR, FAR = 1e-9, 5.0
+# A value η counts as the smallest that works up to this factor.
+SMALLEST = 1.002
+EPSILON = 1e-3
 _POWERS = (0.5, 1.0, 2.0, 3.0, 8.0)
 _EPSILONS = (1e-6, 1e-3, 0.1, 1.0)
 _WITH_POWER = ("inv_dist", "idw")
@@ -103,7 +107,7 @@ def weights_of_two_keys(evidence: Evidence) -> list[Finding]:
     checks = []
     for method in reversed(_DISTANCE_METHODS):
         powers = (1.0, 2.0) if method in _WITH_POWER else (2.0,)
-        at_one, at_zero = ([_beside_one(method, distance, power) for power in powers] for distance in (1.0, NEAR))
+        at_one, at_zero = ([_beside_one(method, distance, power) for power in powers] for distance in (1.0, ZERO))
         reached = "≥" if method in _WITH_POWER else "≤"
         checks.append(bounded(f"{method}: weight as d → 0", at_zero, reached, NEAR_ONE))
         checks.append(bounded(f"{method}: |weight − 0.5| at d = 1", np.abs(np.array(at_one) - 0.5), "≤", TOLERANCE))
@@ -114,22 +118,65 @@ def weights_of_two_keys(evidence: Evidence) -> list[Finding]:
 def gradients(evidence: Evidence) -> list[Finding | str]:
     """Only IDW keeps its gradient near and far.
 
-    |∂score/∂d| with p = 2 and ε = 0.001 at d → 0 ({NEAR:g}) and d = {FAR:g}: at least {VANISHED:g} for idw at both,
-    and below for each other score of distances at one of them.
+    |∂score/∂d| with p = 2 and ε = 0.001 at d = √ε, where ε and d^p have equal parts in the weight, and at d = {FAR:g}:
+    at least {VANISHED:g} for idw at both, and below for each other score of distances at one of them.
     """
-    distances = np.array([NEAR, FAR])
-    slopes = {method: np.abs(_scores(method, distances, 2.0)[1]) for method in _DISTANCE_METHODS}
+    near = EPSILON**0.5
+    slopes = {method: _slopes(method, [near, FAR]) for method in _DISTANCE_METHODS}
     checks: list[Finding | str] = [
-        bounded("idw, p = 2: gradient as d → 0", slopes["idw"][:1], "≥", VANISHED),
-        bounded("idw, p = 2: gradient at d = 5", slopes["idw"][1:], "≥", VANISHED),
+        bounded(f"idw, p = 2: gradient at d = {distance:.2g}", [slope], "≥", VANISHED)
+        for distance, slope in zip((near, FAR), slopes["idw"], strict=True)
     ]
     for method in _DISTANCE_METHODS[:-1]:
-        name = f"{method}, p = 2: smaller gradient of d → 0 and d = 5"
+        name = f"{method}, p = 2: smaller gradient of d = {near:.2g} and d = {FAR:g}"
         checks.append(bounded(name, [slopes[method].min()], "≤", VANISHED))
-    with_one = (np.abs(_scores(method, distances, 1.0)[1]) for method in ("idw", "inv_dist"))
-    idw, inverse = (" and ".join(map(number_label, numbers.tolist())) for numbers in with_one)
-    at_one = f"At p = 1 it is 1/(ε + d): {idw} at d → 0 and d = 5, that of inv_dist {inverse}."
-    return [*checks, f"At p = 2 idw's is 2d/(ε + d²), 0 at d = 0. {at_one}"]
+    distances = np.geomspace(ZERO, 1.0, 2000)
+    others = [np.minimum(_slopes(method, distances), slopes[method][1]) for method in _DISTANCE_METHODS[:-1]]
+    suitable = distances[(_slopes("idw", distances) >= VANISHED) & (np.max(others, axis=0) <= VANISHED)]
+    where = f"from d = {suitable.min():.1g} to {suitable.max():.1g}" if len(suitable) else "at no d"
+    return [
+        *checks,
+        f"It depends on what near is, and holds {where}. Nearer, idw's gradient 2d/(ε + d²) vanishes too, as that of "
+        "any smooth radial score with p = 2; farther, that of neg_dist does not.",
+    ]
+
+
+@claim(12, "Eq. 7")
+def eta_is_smallest(evidence: Evidence) -> list[Finding | str]:
+    """η is the smallest value with which a patch works.
+
+    η by Eq. 7 as printed, with ε + ε^p for the weight of the new key, beside the smallest η with which the label ties
+    in the patched network: not smaller, and at most {SMALLEST:g} times as large, for p from 1 to 8 and ε from 0.001
+    to 1.
+    """
+    cells = [*product((1.0, 2.0, 8.0), (1e-3, 1e-2, 1e-1, 1.0))]
+    exact, printed = (np.array([_relative_eta(*cell, is_printed=one) for cell in cells]) for one in (False, True))
+    usual = printed[cells.index((2.0, EPSILON))].max()
+    return [
+        bounded("η of Eq. 7 / smallest η", printed.ravel(), "≥", 1 - TOLERANCE),
+        bounded("η of Eq. 7 / smallest η", printed.ravel(), "≤", SMALLEST),
+        f"Eq. 7 is too large by 1 + ε^(p − 1): by {100 * (usual - 1):.1f} % at p = 2 and ε = 0.001, and twice as large "
+        f"at p = 1. With ε in place of ε + ε^p it is the smallest, to {np.abs(exact - 1).max():.0e}. `idwbench patch` "
+        "offers both.",
+    ]
+
+
+def _relative_eta(power: float, epsilon: float, *, is_printed: bool) -> Float:
+    """Return η = (ε or ε + ε^p)·S·Δ of random patches, in units of that which ties in the patched network."""
+    inputs, keys = _points()
+    values = np.random.default_rng(1).normal(size=(len(keys), 3))
+    parameters = {"power": power, "epsilon": epsilon}
+    gaps, ties = np.empty(len(inputs)), np.empty(len(inputs))
+    for row, query in enumerate(inputs):
+        logits = _weights("idw", query[None], keys, **parameters)[0] @ values
+        label = logits.argmin()
+        # The patched network without the value of its new key, whose weight multiplies η.
+        *old, new = _weights("idw", query[None], np.vstack([keys, query]), **parameters)[0]
+        patched = old @ values
+        gaps[row] = logits.max() - logits[label]
+        ties[row] = (patched.max() - patched[label]) / new
+    similarities = (1 / (epsilon + _distances(inputs, keys) ** power)).sum(1)
+    return np.asarray((epsilon + is_printed * epsilon**power) * similarities * gaps / ties)
 
 
 @claim(20, "text")
@@ -172,7 +219,7 @@ def _weights(method: str, inputs: Float, keys: Float, **parameters: float) -> Fl
     return np.asarray(attention_weights(get_method(method), found).numpy())
 
 
-def _scores(method: str, distances: Float, power: float, epsilon: float = 1e-3) -> tuple[Float, Float]:
+def _scores(method: str, distances: Float, power: float, epsilon: float = EPSILON) -> tuple[Float, Float]:
     """Return the package's scores of keys at these distances, and their derivatives by autograd."""
     import torch
 
@@ -184,11 +231,16 @@ def _scores(method: str, distances: Float, power: float, epsilon: float = 1e-3) 
     return found.detach().numpy(), slopes[:, 0].numpy()
 
 
+def _slopes(method: str, distances: Sequence[float] | Float) -> Float:
+    """Return the absolute derivatives of a score with p = 2 at distances."""
+    return np.abs(_scores(method, np.asarray(distances), 2.0)[1])
+
+
 def _beside_one(method: str, distance: float, power: float) -> float:
     """Return the weight of a key at a distance beside one at distance 1."""
     keys = np.array([[distance], [-1.0]])
     return float(_weights(method, np.zeros((1, 1)), keys, **_parameters(method, power))[0, 0])
 
 
-def _parameters(method: str, power: float, epsilon: float = 1e-3) -> dict[str, float]:
+def _parameters(method: str, power: float, epsilon: float = EPSILON) -> dict[str, float]:
     return {"power": power, "epsilon": epsilon} if method in _WITH_POWER else {}

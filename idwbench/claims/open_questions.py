@@ -10,7 +10,8 @@ from typing import Any
 
 from idwbench.claims.definitions import Series, claim, combine, difference
 from idwbench.claims.evidence import Evidence
-from idwbench.claims.findings import Finding, compare, mean_label
+from idwbench.claims.findings import Comparison, mean_label
+from idwbench.claims.idw import AUTHORS, other_sizes
 from idwbench.report.lookups import lookup_capacities
 from idwbench.runs.config import RunConfig
 
@@ -40,7 +41,7 @@ _TABLES: dict[str, dict[str, Any]] = {
 
 
 @claim(25, "open: depth", "network_digits")
-def attention_keeps_accuracy(evidence: Evidence) -> list[Finding]:
+def attention_keeps_accuracy(evidence: Evidence) -> list[Comparison]:
     """In a vision transformer, IDW attention is as accurate as scaled dot.
 
     Test accuracy on digits with equal parameters, {_CHOSEN}: idw less than {_POINTS:g} point below scaled_dot.
@@ -50,85 +51,90 @@ def attention_keeps_accuracy(evidence: Evidence) -> list[Finding]:
 
 
 @claim(26, "open: depth", "language_model")
-def language_model_keeps_bits(evidence: Evidence) -> list[Finding]:
+def language_model_keeps_bits(evidence: Evidence) -> list[Comparison]:
     """In a language model, IDW attention predicts as well as scaled dot.
 
-    Bits per character of Aesop's fables, equal parameters, in every seed, {_CHOSEN}: idw less than {_BITS:g} above
+    Bits per character of Aesop's fables, equal parameters, {_CHOSEN}: idw less than {_BITS:g} above
     scaled_dot.
     """
     models = _LANGUAGE_MODELS.items()
     idw, dot = (evidence.best_metric(name, "aesop", "bits_per_character", depth=2, **model) for name, model in models)
-    return [compare(difference("idw − scaled_dot, Aesop", idw, dot), below=_BITS, unit="bits", test="every seed")]
+    return [Comparison(difference("idw − scaled_dot, Aesop", idw, dot), below=_BITS, unit="bits")]
 
 
 @claim(27, "open: depth", "network_heads")
-def prototype_head_keeps_accuracy(evidence: Evidence) -> list[Finding]:
+def prototype_head_keeps_accuracy(evidence: Evidence) -> list[Comparison]:
     """An IDW head on learned features is as accurate as a linear head.
 
     Test accuracy on digits with mlp and conv, {_CHOSEN}: idw less than {_POINTS:g} point below linear.
     """
-    findings = []
+    compared = []
     for encoder, depth in _DEPTHS.items():
         model: dict[str, Any] = {"kind": "network", "encoder": encoder, "depth": depth}
         heads = [{**model, "head": head} for head in ("idw", "linear")]
         pair = (evidence.best_metric(f"{one['head']} head", "digits", "accuracy", **one) for one in heads)
-        findings.append(_keeps_accuracy(f"idw − linear head, {encoder}", *pair))
-    return findings
+        compared.append(_keeps_accuracy(f"idw − linear head, {encoder}", *pair))
+    return compared
 
 
 @claim(28, "open: depth", "network_heads")
-def head_keys_look_like_data(evidence: Evidence) -> list[Finding]:
+def head_keys_look_like_data(evidence: Evidence) -> list[Comparison]:
     """The keys of an IDW head look like the features of data.
 
     Digits with mlp and conv: the mean distance of a key to the nearest training point is below that between
     neighbouring training points, and more than {_AGREEMENT:g} % of the keys have the class of that point.
     """
-    findings = []
+    compared = []
     for encoder in _DEPTHS:
         parts = [_head(evidence, encoder, metric) for metric in ("key_distance", "coverage", "relative_coverage")]
         # The mean distance of a training point to its nearest neighbour is coverage / relative coverage.
         name = f"distance of keys to the data / between data, {encoder}"
         relative = combine(name, lambda key, coverage, ratio: key * ratio / coverage, *parts)
-        findings.append(compare(relative, below=1.0))
+        compared.append(Comparison(relative, below=1.0))
         name = f"keys with the class of their nearest image, {encoder}"
         agreement = combine(name, lambda value: 100 * value, _head(evidence, encoder, "key_agreement"))
-        findings.append(compare(agreement, above=_AGREEMENT, unit="%"))
-    return findings
+        compared.append(Comparison(agreement, above=_AGREEMENT, unit="%"))
+    return compared
 
 
 @claim(29, "open: depth", "network_heads")
-def head_keys_cover_features(evidence: Evidence) -> list[Finding]:
+def head_keys_cover_features(evidence: Evidence) -> list[Comparison]:
     """The keys of an IDW head cover the features better than those of a scaled dot head.
 
     Digits with mlp and conv: relative coverage of idw below that of scaled_dot.
     """
-    findings = []
+    compared = []
     for encoder in _DEPTHS:
         pair = (_head(evidence, encoder, "relative_coverage", head) for head in ("idw", "scaled_dot"))
         less = difference(f"relative coverage, idw − scaled_dot head, {encoder}", *pair)
-        findings.append(compare(less, below=0.0))
-    return findings
+        compared.append(Comparison(less, below=0.0))
+    return compared
 
 
 @claim(30, "open: depth", "network_heads")
-def head_patches_are_low_impact(evidence: Evidence) -> list[Finding]:
+def head_patches_are_low_impact(evidence: Evidence) -> list[Comparison | str]:
     """A patch at the head barely changes the other predictions.
 
-    Digits with mlp and conv, exact η: a patch changes less than {_CHANGED:g} % of the other test predictions.
+    Digits with mlp and conv: a patch with the η of the authors' code changes less than {_CHANGED:g} % of the other test
+    predictions.
     """
-    findings = []
-    for encoder in _DEPTHS:
-        model: dict[str, Any] = {"kind": "network", "encoder": encoder, "head": "idw"}
-        name = f"other test predictions changed by a patch, {encoder}"
-        pairs = (("changed_exact", "test"), ("accuracy", "test"), ("patched", "cases"))
-        parts = (evidence.best_metric(name, "digits", *pair, **model) for pair in pairs)
-        changed = combine(name, _changed_share, *parts)
-        findings.append(compare(changed, below=_CHANGED, unit="%"))
-    return findings
+
+    def compared(size: str) -> list[Comparison]:
+        shares = []
+        for encoder in _DEPTHS:
+            name = f"other test predictions changed by a patch, {encoder}"
+            pairs = ((f"changed_{size}", "test"), ("accuracy", "test"), ("patched", "cases"))
+            model: dict[str, Any] = {"kind": "network", "encoder": encoder, "head": "idw"}
+            shares.append(
+                combine(name, _changed_share, *(evidence.best_metric(name, "digits", *pair, **model) for pair in pairs))
+            )
+        return [Comparison(share, below=_CHANGED, unit="%") for share in shares]
+
+    return [*compared(AUTHORS), *other_sizes(compared)]
 
 
 @claim(31, "open: depth", "network_depth")
-def power_does_not_matter_in_depth(evidence: Evidence) -> list[Finding]:
+def power_does_not_matter_in_depth(evidence: Evidence) -> list[Comparison]:
     """In depth a larger power does not cost accuracy.
 
     Test accuracy of the ViT on digits, ε = 0.001: p = 4 and p = 8 less than {_POINTS:g} point below p = 2.
@@ -139,13 +145,13 @@ def power_does_not_matter_in_depth(evidence: Evidence) -> list[Finding]:
 
 
 @claim(32, "open: cost", "network_digits", "language_model")
-def attention_costs(evidence: Evidence) -> list[Finding]:
+def attention_costs(evidence: Evidence) -> list[Comparison]:
     """IDW attention takes less than {_FACTOR:g} times the time and memory of scaled dot.
 
-    Median seconds and activation memory of a training step, in every seed, ViT on digits and language model: idw /
+    Median seconds and activation memory of a training step, ViT on digits and language model: idw /
     scaled_dot below {_FACTOR:g}.
     """
-    findings = []
+    compared = []
     # Times are compared within one sweep: longer trainings of the same networks may have run on another machine.
     for what, dataset, epochs, models in (
         ("ViT", "digits", _VIT_EPOCHS, _VITS),
@@ -158,28 +164,28 @@ def attention_costs(evidence: Evidence) -> list[Finding]:
             )
             title = f"{name} of a step, idw / scaled_dot, {what}"
             ratio = combine(title, lambda one, other: one / other, *both)
-            findings.append(compare(ratio, below=_FACTOR, test="every seed"))
-    return findings
+            compared.append(Comparison(ratio, below=_FACTOR))
+    return compared
 
 
 @claim(33, "open: memory", "hash_table_capacity")
-def recalls_more(evidence: Evidence) -> list[Finding | str]:
+def recalls_more(evidence: Evidence) -> list[Comparison | str]:
     """IDW attention recalls more items than scaled dot attention.
 
     Number of random pairs that are recalled in 99 % of the queries, noise 0.2, softmax, 16 and 64 dimensions: idw
     (p = 2) above scaled dot.
     """
-    findings: list[Finding | str] = []
+    compared: list[Comparison | str] = []
     by_name = {name: _capacities(evidence, **model) for name, model in _TABLES.items()}
     for d in sorted({*_DIMENSIONS, *(d for capacities in by_name.values() for d in capacities)}):
         series = {name: Series(f"{name}, d = {d}", capacities.get(d, {})) for name, capacities in by_name.items()}
         if d in _DIMENSIONS:
             more = difference(f"capacity, idw − scaled dot, d = {d}", *series.values())
-            findings.append(compare(more, above=0.0, unit="items"))
+            compared.append(Comparison(more, above=0.0, unit="items"))
         if all(one.values for one in series.values()):
             words = (f"{name} {mean_label(one)}" for name, one in series.items())
-            findings.append(f"d = {d}: {', '.join(words)} items.")
-    return findings
+            compared.append(f"d = {d}: {', '.join(words)} items.")
+    return compared
 
 
 def _head(evidence: Evidence, encoder: str, metric: str, head: str = "idw") -> Series:
@@ -187,10 +193,10 @@ def _head(evidence: Evidence, encoder: str, metric: str, head: str = "idw") -> S
     return evidence.best_metric(name, "digits", metric, "train", kind="network", encoder=encoder, head=head)
 
 
-def _keeps_accuracy(name: str, first: Series, second: Series) -> Finding:
+def _keeps_accuracy(name: str, first: Series, second: Series) -> Comparison:
     """Return whether the first accuracy is less than `_POINTS` below the second."""
     points = combine(name, lambda one, other: 100 * one - 100 * other, first, second)
-    return compare(points, above=-_POINTS, unit="points")
+    return Comparison(points, above=-_POINTS, unit="points")
 
 
 def _changed_share(changed: float, accuracy: float, patched: float) -> float:

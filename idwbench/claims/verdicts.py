@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any
 
 from idwbench.claims import formulas, idw, methods, open_questions
-from idwbench.claims.definitions import Claim, Origin
+from idwbench.claims.definitions import Claim
 from idwbench.claims.evidence import Evidence
-from idwbench.claims.findings import Finding, Outcome, correct, interval_label, number_label
+from idwbench.claims.findings import Finding, findings, interval_label, number_label, outcome_label, telling
 from idwbench.report.tables import Column, Table
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
 
-__all__ = ["CLAIMS", "Judgement", "Verdict", "claims_table", "judge", "judge_claims"]
+__all__ = ["CLAIMS", "Judgement", "claims_table", "judge", "judge_claims"]
 
-Verdict = Literal["holds", "does not hold", "not enough runs"]
-# The first outcome that a comparison of a claim has decides.
-_VERDICTS: dict[Outcome, Verdict] = {
-    "not supported": "does not hold",
-    "not enough runs": "not enough runs",
-    "supported": "holds",
-}
 _SHOWN_REASONS = 3
 _METHOD = (
-    "n and effect (mean with 95 % bootstrap interval) are those of the comparison that speaks most against the claim, "
-    "or of a claim that holds the least clear one. Signed-rank tests are one-sided, paired by seed, with Holm's "
-    "correction over all claims, α = 0.05."
+    "n and effect (mean with its interval by Student's t) are those of the comparison that speaks most against the "
+    "claim, or of a claim that holds the least clear one. The intervals of one claim contain all its means at once "
+    "with a confidence of 95 %. A claim is undecided if an interval contains a claimed bound."
 )
-_COLOURS = {"holds": "green", "does not hold": "red", "not enough runs": "bright_black"}
+_COLOURS = {"holds": "green", "does not hold": "red", "undecided": "yellow", "not enough runs": "bright_black"}
 
 _THEMES = (formulas, idw, methods, open_questions)
 _BY_THEME = (member for theme in _THEMES for member in vars(theme).values() if isinstance(member, Claim))
@@ -52,26 +46,21 @@ class Judgement:
 
     @cached_property
     def _telling(self) -> list[Finding]:
-        """The findings that decide: those against the claim, or without runs, or all; the least clear ones first."""
-        by_outcome = ([one for one in self.findings if one.outcome == outcome] for outcome in _VERDICTS)
-        return sorted(next(filter(None, by_outcome)), key=lambda finding: finding.clearance or 0.0)
+        return telling(self.findings)
 
     @property
     def decisive(self) -> Finding:
-        """The finding that stands in tables: that against the claim, or without runs, or with the least clear effect.
-
-        Of several it is the one whose interval is nearest to its bound or farthest beyond it.
-        """
+        """The finding that stands in tables, the first of `idwbench.claims.findings.telling`."""
         return self._telling[0]
 
     @property
-    def verdict(self) -> Verdict:
-        """Whether the claim holds."""
-        return _VERDICTS[self.decisive.outcome]
+    def verdict(self) -> str:
+        """``holds``, ``does not hold`` or ``undecided``; ``not enough runs`` if it cannot be judged."""
+        return outcome_label(self.decisive.outcome)
 
     @property
     def reason(self) -> str:
-        """Which comparisons fail, or what is missing; empty if the claim holds."""
+        """Which comparisons fail or are undecided, or what is missing; empty if the claim holds."""
         if self.verdict == "not enough runs":
             reasons = [*dict.fromkeys(text for finding in self.findings for text in finding.missing)]
         else:
@@ -88,17 +77,17 @@ class Judgement:
 
 
 def judge_claims(results: Results, runs: Iterable[StoredRun] | None = None) -> tuple[Judgement, ...]:
-    """Return the verdicts on all claims of the paper and on the open questions, in the order of their numbers.
+    """Return the verdicts on all claims of the paper, of a review of it and on open questions, by number.
 
-    A claim *does not hold* if one of its comparisons has enough runs and does not support it. Otherwise there are *not
-    enough runs* if a comparison lacks runs, and the claim *holds* if all comparisons support it. A comparison is a
-    one-sided Wilcoxon signed-rank test, paired by seed, at α = 0.05; a bound that must hold for every seed; or a
-    computation without runs. The p-values of the paper's claims are corrected together by Holm's method, and
-    separately those of the open questions.
+    A comparison is *supported* if the interval of a mean over seeds lies within the claimed bounds, *refuted* if it
+    lies beyond one of them, and *undecided* if it contains one. A claim *does not hold* if a comparison is refuted.
+    Otherwise there are *not enough runs* if a comparison has fewer than 5 seeds, the claim is *undecided* if a
+    comparison is, and it *holds* if all are supported. The intervals are Student's; those of one claim contain all
+    means of its comparisons at once with a confidence of 95 %. Claims on formulas are computed without runs.
 
     Args:
         results: The database.
-        runs: The only runs that count for the claims of the paper; by default all runs of the database.
+        runs: The only runs that count for the claims on the paper's data; by default all runs of the database.
 
     Returns:
         One `Judgement` for each claim, with the verdict, its reason, and a finding for each comparison.
@@ -112,22 +101,13 @@ def judge_claims(results: Results, runs: Iterable[StoredRun] | None = None) -> t
         ...     print(judgement.claim.number, judgement.verdict, judgement.reason)
     """
     evidence = Evidence(results, None if runs is None else [run.run_key for run in runs])
-    by_origin = ([claim for claim in CLAIMS if claim.origin == origin] for origin in get_args(Origin))
-    return tuple(judgement for claims in by_origin for judgement in judge(evidence, claims))
+    return tuple(judge(evidence, claim) for claim in CLAIMS)
 
 
-def judge(evidence: Evidence, claims: Sequence[Claim]) -> tuple[Judgement, ...]:
-    """Return the verdicts on `claims`, whose signed-rank tests are corrected together, see `judge_claims`."""
-    shown = [claim.rule(evidence) for claim in claims]
-    corrected = iter(correct([item for items in shown for item in items if isinstance(item, Finding)]))
-    return tuple(
-        Judgement(
-            claim,
-            tuple(next(corrected) for item in items if isinstance(item, Finding)),
-            tuple(item for item in items if isinstance(item, str)),
-        )
-        for claim, items in zip(claims, shown, strict=True)
-    )
+def judge(evidence: Evidence, claim: Claim) -> Judgement:
+    """Return the verdict on one claim, see `judge_claims`."""
+    shown = claim.rule(evidence)
+    return Judgement(claim, findings(shown), tuple(item for item in shown if isinstance(item, str)))
 
 
 def claims_table(judgements: Sequence[Judgement]) -> Table:
@@ -164,7 +144,8 @@ def _because(judgement: Judgement) -> str:
 _COLUMNS: tuple[tuple[str, Callable[[Judgement], str], dict[str, Any]], ...] = (
     ("#", lambda judgement: str(judgement.claim.number), {}),
     ("claim", lambda judgement: judgement.claim.statement, {"share": 0.16}),
-    ("where", lambda judgement: judgement.claim.source, {}),
+    ("source", lambda judgement: judgement.claim.source, {}),
+    ("kind", lambda judgement: judgement.claim.kind, {}),
     ("test", lambda judgement: judgement.claim.test, {"share": 0.17, "not_in": ("rich",)}),
     ("n", lambda judgement: f"{judgement.n:,}", {}),
     ("effect", _effect, {"share": 0.13}),
@@ -180,13 +161,14 @@ def _record(judgement: Judgement) -> dict[str, Any]:
         "number": claim.number,
         "claim": claim.statement,
         "source": claim.source,
+        "origin": claim.origin,
+        "kind": claim.kind,
         "test": claim.test,
         "verdict": judgement.verdict,
         "reason": judgement.reason,
         "comparison": decisive.label,
         "n": judgement.n,
-        **{name: getattr(decisive, name) for name in ("effect", "interval", "unit", "bound")},
-        **{name: getattr(decisive, name) for name in ("p_value", "adjusted_p_value")},
+        **{name: getattr(decisive, name) for name in ("effect", "interval", "level", "unit", "bound")},
         "sweeps": list(claim.sweep_files),
         "remarks": list(judgement.remarks),
         "findings": [asdict(finding) for finding in judgement.findings],
@@ -201,7 +183,7 @@ def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _notes(judgements: Sequence[Judgement]) -> tuple[str, ...]:
-    """Return the lines below the table: the method, and the sweeps that would supply missing runs."""
+    """Return the lines below the table: the verdicts counted, the method, and the sweeps for missing runs."""
     missing: dict[str, list[str]] = {}
     for judgement in judgements:
         for file in judgement.claim.sweep_files if judgement.verdict == "not enough runs" else ():
@@ -210,4 +192,13 @@ def _notes(judgements: Sequence[Judgement]) -> tuple[str, ...]:
         f"{file} supplies the runs for claim{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}."
         for file, numbers in missing.items()
     )
-    return (_METHOD, *sentences)
+    return (*_counts(judgements), _METHOD, *sentences)
+
+
+def _counts(judgements: Sequence[Judgement]) -> Iterator[str]:
+    """Yield how many claims of each origin and kind have which verdict."""
+    groups = Counter((one.claim.origin, one.claim.kind) for one in judgements)
+    for (origin, kind), n in groups.items():
+        verdicts = Counter(one.verdict for one in judgements if (one.claim.origin, one.claim.kind) == (origin, kind))
+        shown = ", ".join(f"{verdict} {verdicts[verdict]}" for verdict in _COLOURS if verdicts[verdict])
+        yield f"{origin.capitalize()}, {kind}, {n} claims: {shown}."

@@ -91,7 +91,7 @@ def write_publication(
         else:
             files += written
             made.append((item, written[0]))
-    if publication.claims is not None:
+    if publication.claims:
         on_item("claims")
         files += _write_claims(publication, results, runs, target)
     files.append(target / "README.md")
@@ -128,7 +128,7 @@ def _write_claims(
 ) -> list[Path]:
     from idwbench.claims.verdicts import claims_table, judge_claims
 
-    judgements = [one for one in judge_claims(results, runs) if one.claim.origin == publication.claims]
+    judgements = [one for one in judge_claims(results, runs) if one.claim.publication == publication.name]
     return _write_tables([claims_table(judgements)], [target / "claims.md", target / "claims.json"])
 
 

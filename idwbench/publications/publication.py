@@ -11,7 +11,6 @@ from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from idwbench.claims.definitions import Origin
 from idwbench.errors import ResultsError
 from idwbench.report.labels import count_label
 from idwbench.results.records import RESULT_STATES, StoredRun
@@ -95,7 +94,7 @@ class Publication:
         title: The title of its page.
         items: Figures and tables, in the order of the page.
         sweeps: The names of the shipped sweeps that train its runs, in the order of the page.
-        claims: The origin of its claims; None if it has none.
+        claims: Whether it has claims.
         by_content: Whether a run belongs to a sweep by its settings, and not by the name of the sweep that trained it.
     """
 
@@ -103,7 +102,7 @@ class Publication:
     title: str
     items: tuple[Item, ...]
     sweeps: tuple[str, ...]
-    claims: Origin | None = None
+    claims: bool = False
     by_content: bool = False
 
     def finished_runs(self, results: Results) -> list[StoredRun]:

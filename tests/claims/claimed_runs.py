@@ -13,7 +13,7 @@ from idwbench.results.frame import runs_frame
 from idwbench.runs.config import run_config
 
 SIX_METHODS = ("fc_relu", "scaled_dot", "neg_dist", "gaussian", "inv_dist", "idw")
-COMPUTED = {6: "holds", 7: "holds", 8: "holds", 9: "holds", 10: "does not hold", 20: "does not hold"}
+COMPUTED = dict.fromkeys((6, 7, 8, 9, 10), "holds") | dict.fromkeys((12, 20), "does not hold")
 
 
 class Runs:
@@ -65,7 +65,7 @@ class Runs:
 
     def judge(self, number):
         """Return the verdict on one claim alone."""
-        return judge(self.evidence, [CLAIMS[number - 1]])[0]
+        return judge(self.evidence, CLAIMS[number - 1])
 
 
 def about(mean, word, seed):

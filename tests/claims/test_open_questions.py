@@ -1,7 +1,5 @@
 """The questions that the paper leaves open, judged by runs with chosen results."""
 
-from itertools import product
-
 import pytest
 from claimed_runs import jitter
 
@@ -24,15 +22,6 @@ def vit(runs, attention, mean, validation=None, **settings):
     runs.add(accuracies(mean, attention, validation), **VIT, attention=attention, **{**power, **settings})
 
 
-@pytest.mark.parametrize(("idw", "verdict"), [(0.955, "holds"), (0.94, "does not hold")])
-def test_attention_may_lose_less_than_a_point_of_accuracy(runs, idw, verdict):
-    vit(runs, "idw", idw)
-    vit(runs, "scaled_dot", 0.956)
-    judged = runs.judge(25)
-    assert judged.verdict == verdict
-    assert judged.decisive.effect == pytest.approx(100 * (idw - 0.956), abs=0.3)
-
-
 def test_the_learning_rate_is_that_of_the_best_validation_and_not_of_the_best_test(runs):
     vit(runs, "scaled_dot", 0.96)
     vit(runs, "idw", 0.94, validation=0.97, learning_rate=0.01)
@@ -41,51 +30,15 @@ def test_the_learning_rate_is_that_of_the_best_validation_and_not_of_the_best_te
     assert runs.judge(25).verdict == "does not hold"
 
 
-@pytest.mark.parametrize(("mean", "verdict"), [(2.02, "holds"), (2.10, "does not hold")])
-def test_a_language_model_may_lose_a_twentieth_of_a_bit(runs, mean, verdict):
-    for method, bits in (("scaled_dot", 2.0), ("idw", mean)):
-        metrics = {("test", "bits_per_character"): lambda seed, b=bits, m=method: b + jitter(seed, m) / 10}
-        runs.add(metrics, **TEXT, method=method)
-    assert runs.judge(26).verdict == verdict
-
-
-def key_metrics(distance):
-    """Return metrics of keys; coverage 4 is twice the distance between neighbours, which is 2."""
-    shared = {("train", "coverage"): 4.0, ("train", "relative_coverage"): 2.0}
-    agreement = {("train", "key_agreement"): lambda seed: 0.97 + jitter(seed, "idw") / 10}
-    return {**shared, **agreement, ("train", "key_distance"): lambda seed: distance + jitter(seed, "idw")}
-
-
-def coverages(mean, name):
-    return {("train", "relative_coverage"): lambda seed: mean + jitter(seed, name)}
-
-
-def changes(mean):
-    """Return how many of 342 right test predictions a patch changes; 18 of 360 inputs are wrong."""
-    changed = {("test", "changed_exact"): lambda seed: mean + abs(jitter(seed, "idw"))}
-    return {("test", "accuracy"): 0.95, ("cases", "patched"): 18, **changed}
-
-
-@pytest.mark.parametrize(
-    ("number", "metrics", "verdict"),
-    [
-        (27, {"idw": accuracies(0.961, "idw"), "linear": accuracies(0.96, "linear")}, "holds"),
-        (27, {"idw": accuracies(0.93, "idw"), "linear": accuracies(0.96, "linear")}, "does not hold"),
-        (28, {"idw": key_metrics(1.0)}, "holds"),
-        (28, {"idw": key_metrics(4.0)}, "does not hold"),
-        (29, {"idw": coverages(1.5, "idw"), "scaled_dot": coverages(3.0, "scaled_dot")}, "holds"),
-        (30, {"idw": changes(0.01)}, "holds"),
-        (30, {"idw": changes(5.0)}, "does not hold"),
-    ],
-)
-def test_heads_are_judged_with_both_encoders(runs, number, metrics, verdict):
-    for encoder, (name, measured) in product(("mlp", "conv"), metrics.items()):
-        prototypes = {} if name == "linear" else {"prototypes": 20}
-        runs.add(measured, kind="network", dataset=DIGITS, seeds=SEEDS, encoder=encoder, head=name, **prototypes)
-    judged = runs.judge(number)
-    assert judged.verdict == verdict
-    if number == 30 and verdict == "does not hold":
-        assert judged.decisive.effect == pytest.approx(100 * 5.0 / 360, rel=0.1)
+def test_the_share_of_changed_predictions_is_that_of_all_other_test_inputs(runs):
+    """A patch changes 5 of 342 right test predictions on average; 18 of 360 inputs are wrong."""
+    for encoder in ("mlp", "conv"):
+        metrics = {("test", "accuracy"): 0.95, ("cases", "patched"): 18, ("test", "changed_authors"): 5.0}
+        settings = {"kind": "network", "dataset": DIGITS, "seeds": SEEDS, "encoder": encoder, "head": "idw"}
+        runs.add({**metrics, ("test", "changed_exact"): 0.01}, prototypes=20, **settings)
+    judged = runs.judge(30)
+    assert judged.decisive.effect == pytest.approx(100 * 5 / 360)
+    assert judged.remarks[0].startswith("With the exact η: holds (other test predictions changed by a patch")
 
 
 def test_a_power_that_costs_accuracy_in_depth_is_found(runs):
@@ -124,7 +77,7 @@ def test_capacities_are_compared_at_16_and_64_dimensions(runs):
                 runs.add(recall, dataset=data, kind="hash_table", similarity=similarity, scaling=scaling, seeds=SEEDS)
     judged = runs.judge(33)
     assert judged.verdict == "does not hold"
-    assert [finding.outcome for finding in judged.findings] == ["supported", "not supported"]
+    assert [finding.outcome for finding in judged.findings] == ["supported", "refuted"]
     at_16 = 64 * 2**0.01 - 8 * 2**0.01  # interpolated in log(items), 1 % of the way to the next number
     assert judged.findings[0].effect == pytest.approx(at_16, rel=1e-3)
     assert judged.remarks[0].startswith("d = 16: idw 64")
