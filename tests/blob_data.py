@@ -6,15 +6,7 @@ from idwbench.data.dataset import Dataset, Scaling, Split
 from idwbench.runs.datasets import parse_dataset
 
 
-def make_dataset(
-    n_train=23,
-    n_features=3,
-    n_classes=3,
-    *,
-    seed=0,
-    constant_feature=True,
-    validation=False,
-):
+def make_dataset(n_train=23, n_features=3, n_classes=3, *, seed=0, constant_feature=True, validation=False):
     """Return blobs with a constant feature and a training size that no batch size divides."""
     generator = np.random.default_rng(seed)
     centres = generator.normal(size=(n_classes, n_features)) * 2

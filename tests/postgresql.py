@@ -102,9 +102,8 @@ def _run(name, user, *words):
     identity: Any = {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
     # The server keeps what it inherits open: its output goes to a file, not to a pipe that would then never end.
     with tempfile.TemporaryFile() as output:
-        done = subprocess.run(
-            [program, *words], cwd="/", stdin=subprocess.DEVNULL, stdout=output, stderr=output, **identity
-        )
+        streams = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
+        done = subprocess.run([program, *words], cwd="/", **streams, **identity)
         output.seek(0)
         if done.returncode:
             raise RuntimeError(f"{name} failed: {output.read().decode(errors='replace')}")

@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 from engine_runs import train_run
 
+from idwbench import Results, run_config
 from idwbench.data.dataset import Dataset, Scaling, Split
-from idwbench.results.store import Results
-from idwbench.runs.config import run_config
 from idwbench.runs.datasets import parse_dataset
 
 OF = ["mnist", "fashion_mnist"]

@@ -51,39 +51,46 @@ def test_each_module_declares_what_is_public_and_documents_it():
         assert not [word for word in set(module.__all__) & is_own.keys() if not inspect.getdoc(is_own[word])], name
 
 
+HEAVY = "torch matplotlib alembic sklearn scipy numba pandas safetensors psutil"
+NO_MODELS = "typer matplotlib pandas sklearn alembic numba"
 # One interpreter imports these in order: what one loads, all after it are allowed too.
 ROOMS = [
     ("idwbench", "pydantic numpy torch sqlalchemy typer matplotlib pandas sklearn scipy numba rich"),
     ("idwbench.sweep.spec", "torch sqlalchemy matplotlib sklearn scipy numba pandas"),
     ("idwbench.sweep.execution", "numpy urllib.request torch matplotlib alembic sklearn scipy numba pandas"),
-    ("idwbench.results.store", "torch matplotlib alembic sklearn scipy numba pandas safetensors"),
-    ("idwbench.attention.weightings, idwbench.models.modules", "typer matplotlib pandas sklearn alembic numba"),
-    ("idwbench.models.repair, idwbench.models.saved_model", "typer matplotlib pandas sklearn alembic numba"),
-    (
-        "idwbench.explanations.explain, idwbench.explanations.training_data",
-        "typer matplotlib pandas sklearn alembic numba",
-    ),
+    ("idwbench.results.store", HEAVY),
+    ("idwbench.attention.weightings, idwbench.models.modules", NO_MODELS),
+    ("idwbench.models.repair, idwbench.models.saved_model", NO_MODELS),
+    ("idwbench.explanations.explain, idwbench.explanations.training_data", NO_MODELS),
 ]
 # Reports stand on a table of pandas.
 REPORTS = [
     ("idwbench.report.render, idwbench.report.selection", "torch matplotlib alembic sklearn scipy numba safetensors"),
     ("idwbench.claims.verdicts", "torch matplotlib alembic sklearn scipy numba safetensors"),
 ]
+# Two Moons, a fit by scikit-learn, and the reading of its run.
+USES = [
+    ("idwbench.data.loading.load_dataset(idwbench.runs.datasets.TwoMoonsConfig())", "sklearn scipy pandas torch"),
+    ("idwbench.train(idwbench.run_config('iris', kind='scikit_learn', method='knn'), 'a.db')", "torch numba"),
+    ("(a := idwbench.results.store.Results('a.db')).pending([one.run_key for one in a.find_runs()])", HEAVY),
+    ("idwbench.results.store.Results('a.db', read_only=True).list_sweeps()", HEAVY),
+]
 PROGRAM = """
-import importlib, json, sys
-for names, forbidden in json.loads(sys.argv[1]):
-    for name in names.split(", "):
-        importlib.import_module(name)
-    print(names, [name for name in forbidden.split() if name in sys.modules])
+import json, sys
+for statement, forbidden in json.loads(sys.argv[1]):
+    exec(statement)
+    print([name for name in forbidden.split() if name in sys.modules])
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rooms", [ROOMS, REPORTS], ids=["rooms", "reports"])
-def test_a_room_loads_no_more_than_it_needs(rooms):
-    program = [sys.executable, "-c", PROGRAM, json.dumps(rooms)]
-    result = subprocess.run(program, capture_output=True, text=True, check=True)
-    assert result.stdout.splitlines() == [f"{names} []" for names, _ in rooms]
+def test_a_room_loads_no_more_than_it_needs_and_a_use_neither(tmp_path):
+    imports = [[(f"import {names}", forbidden) for names, forbidden in rooms] for rooms in (ROOMS, REPORTS)]
+    modules = "idwbench.data.loading, idwbench.results.store"
+    for statements in (*imports, *([(f"import {modules}", ""), use] for use in USES)):
+        program = [sys.executable, "-c", PROGRAM, json.dumps(statements)]
+        result = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert result.stdout.splitlines() == ["[]"] * len(statements), statements
 
 
 def test_the_public_names_are_loaded_when_used_and_hide_no_subpackage():

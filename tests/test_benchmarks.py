@@ -52,13 +52,6 @@ def test_the_ceiling_is_the_correlation_of_the_truth_with_noisy_outputs():
     np.testing.assert_allclose(measures.ceiling(np.stack([truth] * 4)), 1)
 
 
-@pytest.fixture
-def task():
-    generator = np.random.default_rng(0)
-    inputs = generator.normal(size=(12, 4)).astype(np.float32)
-    return inputs, generator.integers(0, 3, size=12), generator.normal(size=(5, 4)).astype(np.float32), np.arange(5) % 3
-
-
 def gradients(module, inputs, labels, number):
     """The gradient of a number of each input, flat."""
     rows = []
@@ -73,8 +66,10 @@ NUMBERS = {"loss": functional.cross_entropy, "logit": lambda outputs, label: -ou
 
 
 @pytest.mark.parametrize("explained", NUMBERS)
-def test_tracin_is_the_product_of_gradients_at_the_checkpoints(task, explained):
-    inputs, labels, queries, answers = task
+def test_tracin_is_the_product_of_gradients_at_the_checkpoints(explained):
+    generator = np.random.default_rng(0)
+    inputs, queries = (generator.normal(size=(n, 4)).astype(np.float32) for n in (12, 5))
+    labels, answers = generator.integers(0, 3, size=12), np.arange(5) % 3
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
     states = [{name: value + shift for name, value in module.state_dict().items()} for shift in (0.0, 1.0)]
@@ -90,22 +85,16 @@ def test_tracin_is_the_product_of_gradients_at_the_checkpoints(task, explained):
     np.testing.assert_allclose(tracin.self_influence(), np.diag(everything), rtol=1e-4)
 
 
-@pytest.fixture
-def size():
-    training = {"rows": 40, "width": 5, "epochs": 2, "batch_size": 8, "checkpoints": 2}
-    scored = {"halves": 4, "half_seeds": 2, "queries": 6, "flip_seeds": 1, "neighbours": 3, "timed_queries": 6}
-    return replace(SMALL, **training, **scored, removal_queries=2, removed=10, removal_seeds=2)
+TRAINING = {"rows": 40, "width": 5, "epochs": 2, "batch_size": 8, "checkpoints": 2}
+SCORED = {"halves": 4, "half_seeds": 2, "queries": 6, "flip_seeds": 1, "neighbours": 3, "timed_queries": 6}
+SIZE = replace(SMALL, **TRAINING, **SCORED, removal_queries=2, removed=10, removal_seeds=2)
+DATASET = blobs(40, 6, n_classes=3, n_test=12)
 
 
-@pytest.fixture
-def dataset():
-    return blobs(40, 6, n_classes=3, n_test=12)
-
-
-def test_a_network_that_is_trained_again_on_all_rows_is_the_recorded_one(dataset, size, tmp_path):
-    recorded = record(dataset, size, tmp_path / "run", seed=3)
-    again = retrained(recorded.config, dataset, np.arange(40), seed=3)
-    without = retrained(recorded.config, dataset, np.arange(1, 40), seed=3)
+def test_a_network_that_is_trained_again_on_all_rows_is_the_recorded_one(tmp_path):
+    recorded = record(DATASET, SIZE, tmp_path / "run", seed=3)
+    again = retrained(recorded.config, DATASET, np.arange(40), seed=3)
+    without = retrained(recorded.config, DATASET, np.arange(1, 40), seed=3)
     for name, tensor in recorded.network.state_dict().items():
         assert (tensor == again.state_dict()[name]).all()
         assert (tensor == recorded.checkpoints[-1][name]).all()
@@ -114,16 +103,16 @@ def test_a_network_that_is_trained_again_on_all_rows_is_the_recorded_one(dataset
     assert len(recorded.recording.rows) == 80
 
 
-def test_the_scores_of_the_dual_form_are_attention_and_what_makes_the_logit(dataset, size, tmp_path):
-    recorded = record(dataset, size, tmp_path / "run")
-    dual, queries, answers = DualScores(recorded), dataset.test.inputs, recorded.network.predict(dataset.test.inputs)
+def test_the_scores_of_the_dual_form_are_attention_and_what_makes_the_logit(tmp_path):
+    recorded = record(DATASET, SIZE, tmp_path / "run")
+    dual, queries, answers = DualScores(recorded), DATASET.test.inputs, recorded.network.predict(DATASET.test.inputs)
     first = dual.attention("layer_0", queries, answers)
-    np.testing.assert_allclose(first, 2 * (queries @ dataset.train.inputs.T + 1), rtol=1e-4, atol=1e-4)  # two visits
-    signs = np.where(dataset.train.labels == answers[:, None], 1, -0.5)
+    np.testing.assert_allclose(first, 2 * (queries @ DATASET.train.inputs.T + 1), rtol=1e-4, atol=1e-4)  # two visits
+    signs = np.where(DATASET.train.labels == answers[:, None], 1, -0.5)
     np.testing.assert_allclose(dual.signed("layer_0", queries, answers), first * signs, rtol=1e-6)
     parts = [dual.contributions([name], queries, answers) for name in dual.layers]
     np.testing.assert_allclose(dual.contributions(dual.layers, queries, answers), sum(parts), atol=1e-5)
-    own = dual.contributions(dual.layers, dataset.train.inputs, dataset.train.labels)
+    own = dual.contributions(dual.layers, DATASET.train.inputs, DATASET.train.labels)
     np.testing.assert_allclose(dual.own(dual.layers), np.diag(own), atol=1e-4)
 
 
@@ -136,8 +125,8 @@ def test_the_labels_of_the_nearest_rows_leave_the_row_itself_out():
 
 
 @pytest.mark.slow
-def test_a_comparison_has_a_row_for_each_method_in_each_table(dataset, size, tmp_path, capsys):
-    print_tables(dataset, size, tmp_path, np.random.default_rng(0))
+def test_a_comparison_has_a_row_for_each_method_in_each_table(tmp_path, capsys):
+    print_tables(DATASET, SIZE, tmp_path, np.random.default_rng(0))
     tables = capsys.readouterr().out.split("| --- ")[1:]
     assert len(tables) == 4
     titles = [[line.split("|")[1].strip() for line in table.splitlines() if line.startswith("| ")] for table in tables]

@@ -6,12 +6,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from idwbench import Results, run_sweep
 from idwbench.report.by_dataset import by_dataset
 from idwbench.report.labels import plain_value, value_label
 from idwbench.report.summaries import summarise
-from idwbench.results.store import Results
 from idwbench.runs.kinds.scikit_learn import SCIKIT_LEARN_METHODS
-from idwbench.sweep.execution import run_sweep
 from idwbench.sweep.spec import plan, read_sweep
 
 ROOT = Path(__file__).parents[1]

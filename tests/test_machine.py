@@ -16,14 +16,13 @@ import pytest
 import torch
 from texts import lstm_run, text_dataset, text_file
 
-from idwbench import machine
+from idwbench import machine, run_config
 from idwbench.data.dataset import Split
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError, OutputError, OutputExistsError, PatchError, printable
 from idwbench.files import check_output, file_sha256, full_disk_error, make_folder, read_file, write_file
 from idwbench.machine import allocation_problem, check_memory, free_memory
 from idwbench.models.scikit_learn import check_data
-from idwbench.runs.config import run_config
 from idwbench.runs.datasets import parse_dataset
 from idwbench.training.selection import check_run_memory
 

@@ -36,9 +36,8 @@ def lstm_run(path, seed=0, tokens="characters", vocabulary_size=0, **settings):
     protocol = {"epochs": 2, "batch_size": 4, "optimizer": "sgd", "learning_rate": 0.5, "momentum": 0.9}
     given = {"kind": "lstm_lm", **sizes, **protocol, "gradient_clip": 0.5, **settings}
     data = text_dataset(path, tokens=tokens, vocabulary_size=vocabulary_size).config
-    return run_config({"name": "text", "path": str(path), "tokens": tokens}, seed=seed, **given).model_copy(
-        update={"dataset": data}
-    )
+    config = run_config({"name": "text", "path": str(path), "tokens": tokens}, seed=seed, **given)
+    return config.model_copy(update={"dataset": data})
 
 
 def random_model(vocabulary_size=7, score="idw", **settings):

@@ -164,14 +164,3 @@ def test_an_installed_package_brings_its_method_or_is_one_line(tmp_path, monkeyp
         with pytest.raises(PluginError) as caught:
             load(module, text)
         assert str(caught.value) == f"entry point 'half_dot = {module}': {problem}"
-
-
-def test_the_docs_list_every_method_and_parameter():
-    text = METHODS_DOC.read_text(encoding="utf-8")
-    for method in METHODS.values():
-        row = re.search(rf"^\| `{method.name}` \|.*$", text, re.MULTILINE)
-        assert row is not None, method.name
-        for parameter in method.parameters:
-            assert f"`{parameter.name}`" in row[0]
-            shown = parameter.default if isinstance(parameter.default, str) else f"{parameter.default:g}"
-            assert f"({shown})" in row[0] or f"(`{shown}`)" in row[0]

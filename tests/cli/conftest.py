@@ -5,8 +5,7 @@ import pytest
 from recorded_mlp import store_recorded
 from typed import SMALL_SWEEP, typed, wrong_label
 
-from idwbench.results.store import Results
-from idwbench.runs.config import run_config
+from idwbench import Results, run_config
 
 MODEL = "train --dataset two_moons --epochs 3 --prototypes 6 -o model.pt --db models.db"
 

@@ -10,8 +10,7 @@ from recorded_mlp import load_made, recorded_config
 from texts import lstm_run, text_file
 from typed import assert_one_line, files
 
-from idwbench.models.model_file import load_model
-from idwbench.sweep.execution import train
+from idwbench import load_model, train
 
 TRAIN = "train --dataset two_moons --epochs 3 --seed 0"
 

@@ -15,14 +15,13 @@ from stored_runs import query, run_result, stored_run
 from typed import assert_one_line
 from typer.testing import CliRunner
 
+from idwbench import Results, run_config
 from idwbench.cli.app import app
 from idwbench.cli.runs_list import row_facts, time_label
 from idwbench.cli.runs_show import blocks, shown_epochs
 from idwbench.cli.runs_watch import plain_lines, time_left_label, view_of
 from idwbench.results.progress import SweepProgress, TrainingProcess
 from idwbench.results.records import SweepStatus
-from idwbench.results.store import Results
-from idwbench.runs.config import run_config
 
 
 @pytest.fixture
@@ -238,8 +237,7 @@ def test_the_live_view_and_lines_show_states_pace_processes_and_failures():
     assert "\x1b[2J" not in text  # a control character of an error clears no screen
     lines = [*plain_lines([LONG])]
     assert lines[0] == f"long: 41 of 100 runs ended, 8 running, 1 stale, 50 planned, 1 failed · {pace}"
-    assert lines[1].startswith(process) and lines[2].startswith(
-        "  failed: mnist · idw · 20 prototypes · p=2, ε=0.001 · seed 3: "
-    )
+    assert lines[1].startswith(process)
+    assert lines[2].startswith("  failed: mnist · idw · 20 prototypes · p=2, ε=0.001 · seed 3: ")
     labels = {None: "", 0.0: "", 0.2: "about 1 s left", 89.0: "about 89 s left", 20_000.0: "about 5.6 h left"}
     assert {seconds: time_left_label(seconds) for seconds in labels} == labels

@@ -11,12 +11,11 @@ from stored_runs import query, run_result
 from typed import SMALL_SWEEP, assert_one_line, files
 
 import idwbench
+from idwbench import Results, run_config
 from idwbench.cli.progress import SweepProgress, run_labels
 from idwbench.cli.sweep_output import failure_lines
 from idwbench.plugins import load_plugin
 from idwbench.results import leases
-from idwbench.results.store import Results
-from idwbench.runs.config import run_config
 from idwbench.sweep.spec import plan, read_sweep
 
 DB = "results/idwbench.db"

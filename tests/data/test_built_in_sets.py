@@ -1,8 +1,6 @@
 """The data sets that need no file, against scikit-learn's functions, what all of them promise, and wrong settings."""
 
 import itertools
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -144,18 +142,6 @@ def test_samples_are_those_of_scikit_learn_and_splits_of_one_sample_its_rows_in_
     expected = targets if data.task == "regression" else np.maximum(targets, 0)  # the classes of Hastie are -1 and 1
     for own, drawn in zip(all_rows(data), (inputs, expected), strict=True):
         np.testing.assert_allclose(own[:n], drawn, rtol=1e-6, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_two_moons_loads_neither_scikit_learn_nor_torch():
-    script = """
-import sys
-from idwbench.data.loading import load_dataset
-from idwbench.runs.datasets import TwoMoonsConfig
-load_dataset(TwoMoonsConfig())
-assert not {"sklearn", "scipy", "pandas", "torch", "urllib.request"} & {*sys.modules}
-"""
-    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_all_splits_of_blobs_have_the_same_centres():

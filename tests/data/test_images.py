@@ -116,10 +116,8 @@ def test_the_real_archives_give_the_real_images_and_those_that_version_0_1_read(
 def raw(seed, n_train, n_test):
     """Return made-up images of 2 x 3 pixels, of four classes."""
     random = np.random.default_rng(seed)
-    train, test = (
-        RawSplit(random.integers(0, 256, (n, 6)).astype(np.uint8), (np.arange(n) % 4).astype(np.uint8))
-        for n in (n_train, n_test)
-    )
+    sizes = (n_train, n_test)
+    train, test = (RawSplit(random.integers(0, 256, (n, 6), np.uint8), np.arange(n, dtype=np.uint8) % 4) for n in sizes)
     return RawData(train, test, None, tuple("abcd" if seed else "0123"), (2, 3), UNIT_SCALING, f"{seed}" * 64)
 
 
@@ -204,7 +202,7 @@ class _Mirrors(BaseHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def server():
     with ThreadingHTTPServer(("127.0.0.1", 0), _Mirrors) as served:
-        threading.Thread(target=served.serve_forever, daemon=True).start()
+        threading.Thread(target=served.serve_forever, args=(0.01,), daemon=True).start()
         yield f"http://127.0.0.1:{served.server_port}"
         served.shutdown()
 

@@ -27,7 +27,7 @@ TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding=
 SHELLS, QUICK = ("sh", "console"), {"CONTRIBUTING.md", "docs/cluster.md", "docs/index.md", "docs/layers.md"}
 
 
-# The reference of commands is compared with them by tests/cli/test_help.py.
+# The reference of commands is compared with them by tests/cli/test_output.py.
 WRITTEN = [page for page in PAGES if page != "docs/cli.md"]
 LANGUAGES = {page: {block.language.split(" ")[0] for block in blocks_of(page)} - NOT_CODE for page in WRITTEN}
 PARAMETERS = [

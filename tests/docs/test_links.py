@@ -1,4 +1,4 @@
-"""Links and images lead somewhere, on the site and on a code host; links to other sites are well formed.
+"""Links and images lead somewhere, links to other sites are well formed, and pages list all that is registered.
 
 Whether other sites answer is checked by `make linkcheck`, which needs a network.
 """
@@ -11,6 +11,10 @@ from blocks import PAGES, ROOT, blocks_of, page_text
 from PIL import Image
 
 import idwbench
+from idwbench.attention.kernels import KERNELS
+from idwbench.attention.scores import BUILT_IN_METHODS
+from idwbench.attention.weightings import WEIGHTINGS
+from idwbench.figures.stored import FIGURES
 
 PUBLISHED = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "results/published").rglob("*.md"))
 ALL = [*PAGES, "CHANGES.md", *PUBLISHED]
@@ -71,6 +75,24 @@ def test_the_site_has_every_page_and_the_readme_leads_to_it():
         for path in (ROOT / folder).glob("*.md"):
             assert path.stem == "index" or re.search(rf"^{path.stem}$", text, flags=re.MULTILINE), path
     assert {"docs/index.md", "docs/tutorial.md", "docs/published.md"} <= set(links("README.md"))
+
+
+def test_pages_list_every_method_weighting_kernel_and_figure_with_their_parameters_and_defaults():
+    rows = {}
+    for one in BUILT_IN_METHODS.values():
+        defaults = [f"`{p.default}`" if isinstance(p.default, str) else f"{p.default:g}" for p in one.parameters]
+        words = [f"`{one.initialisation}`", *(f"`{p.name}`" for p in one.parameters), *map("({})".format, defaults)]
+        rows[f"| `{one.name}` | {one.formula} | {one.weighting} | "] = words
+    for one in WEIGHTINGS.values():
+        formula = f"{one.formula} ({one.source})" if one.source else one.formula
+        rows[f"| `{one.name}` | {formula} | {one.gradient} | {one.ties} | "] = [f"`{p.name}`" for p in one.parameters]
+    for row, words in rows.items():
+        (rest,) = (line.removeprefix(row) for line in page_text("docs/methods.md").splitlines() if line.startswith(row))
+        assert all(word in rest for word in words), row
+    for page, head, names in (("kernel_regression", "# ", KERNELS), ("reports", "## Figures", FIGURES)):
+        text = page_text(f"docs/{page}.md").split(head, 1)[1]
+        assert sorted(re.findall(r"^\| `(\w+)` ?\|", text, flags=re.MULTILINE)) == sorted(names)
+    assert all(figure.__doc__ for figure in FIGURES.values())
 
 
 def test_the_api_has_every_public_name_and_every_name_that_pages_import():

@@ -17,15 +17,11 @@ from idwbench.training.module_training import ModuleTraining, shuffled_batches
 N_TRAIN = 27
 
 
-class Interrupted(Exception):
-    pass
-
-
 @dataclass
 class RecordedTraining:
     """A small training of three linear layers with ReLU, the second without a bias.
 
-    `stop_after` steps it raises `Interrupted`.
+    `stop_after` steps it raises `KeyboardInterrupt`.
     """
 
     protocol: Protocol
@@ -63,7 +59,7 @@ class RecordedTraining:
 
     def losses(self, rows):
         if self.taken == self.stop_after:
-            raise Interrupted
+            raise KeyboardInterrupt
         self.taken += 1
         outputs = self.module(torch.from_numpy(self.inputs[rows]))
         if self.twice:
@@ -79,7 +75,7 @@ class RecordedTraining:
         return ModuleTraining(self.module, self.protocol, self.losses, batches, generator, **options).train()
 
     def interrupt(self, checkpoint=None):
-        with pytest.raises(Interrupted):
+        with pytest.raises(KeyboardInterrupt):
             self.train(checkpoint)
         return self
 

@@ -14,13 +14,12 @@ import torch
 from recorded import N_TRAIN, RecordedTraining
 from torch import nn
 
+from idwbench import Results, run_config
 from idwbench.dual import recording as recording_module
 from idwbench.dual.layer_calls import gate_gradients, lstm_layers, record_lstm
 from idwbench.dual.recorder import Recorder
 from idwbench.dual.recording import Recording, RecordingFacts, open_recording, parameters_sha256
 from idwbench.errors import RecordingError, ResultsError, TrainingError
-from idwbench.results.store import Results
-from idwbench.runs.config import run_config
 from idwbench.runs.protocol import Protocol
 from idwbench.runs.results import RunResult
 from idwbench.training.checkpoints import CheckpointFile

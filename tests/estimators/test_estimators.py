@@ -10,10 +10,9 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 from tables import GROUPS, WORDS, X
 
-from idwbench import KernelRegressor, PrototypeClassifier, PrototypeRegressor, kernel_regression
+from idwbench import KernelRegressor, PrototypeClassifier, PrototypeRegressor, kernel_regression, run_config
 from idwbench.data.dataset import Split, feature_moments
 from idwbench.data.loading import load_dataset
-from idwbench.runs.config import run_config
 from idwbench.runs.datasets import parse_dataset
 
 SETTINGS = {"epochs": 3, "batch_size": 16, "learning_rate": 0.01}

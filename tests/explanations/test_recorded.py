@@ -9,18 +9,15 @@ from recorded_mlp import OF, PROTOCOL, load_made, made_parts, store_recorded
 from scipy.special import softmax
 from texts import TEXT, lstm_run, text_dataset, text_file
 
+from idwbench import Results, explain_prompt, run_config, train
 from idwbench.data.dataset import Split
 from idwbench.dual.recording import open_recording
 from idwbench.errors import ConfigError, ExplanationError, IdwbenchError, RecordingError
 from idwbench.explanations.explain import explain, explain_memory
 from idwbench.explanations.memory import Request
-from idwbench.explanations.passages import explain_prompt
 from idwbench.explanations.training_data import history_memory
 from idwbench.models.text_model import load_language_model
 from idwbench.results.records import StoredRun
-from idwbench.results.store import Results
-from idwbench.runs.config import run_config
-from idwbench.sweep.execution import train
 
 DATA = made_parts()
 X = "sequence:test:4"

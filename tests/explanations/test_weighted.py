@@ -10,6 +10,7 @@ import torch
 from array_models import saved_array_model
 from blob_data import make_dataset, make_regression
 
+from idwbench import Results, run_config
 from idwbench.data.dataset import Scaling
 from idwbench.errors import ExplanationError, ResultsError, TrainingError
 from idwbench.explanations.explain import explain, explain_memory
@@ -17,8 +18,6 @@ from idwbench.explanations.memory import Memory, Request, masked_entries
 from idwbench.explanations.prototypes import head_memory, prototype_memory
 from idwbench.explanations.training_data import kernel_memory
 from idwbench.models.networks import initial_network
-from idwbench.results.store import Results
-from idwbench.runs.config import run_config
 from idwbench.runs.results import RunResult
 
 SCALING = Scaling(np.array(10.0), np.array(2.0))

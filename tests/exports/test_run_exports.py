@@ -7,13 +7,11 @@ import pandas
 import pytest
 from sweep_specs import sweep_file
 
+from idwbench import Results, load_model, run_sweep
 from idwbench.errors import DatasetError, OutputError, OutputExistsError
 from idwbench.exports.tables import export_table
 from idwbench.exports.trackers import MLFLOW_FILE, export_mlflow, export_tensorboard, run_folder_name, written_folder
-from idwbench.models.model_file import load_model
 from idwbench.models.saved_model import stored_model
-from idwbench.results.store import Results
-from idwbench.sweep.execution import run_sweep
 
 MOONS = "{name: two_moons, train_per_class: 20, test_per_class: 10, holdout_per_class: 10}"
 BLOCKS = (
@@ -165,7 +163,8 @@ def test_what_mlflow_refuses_in_the_middle_is_one_line_and_nothing_is_written(tr
     import mlflow
 
     locked = mlflow.exceptions.MlflowException("the database is locked")
-    monkeypatch.setattr(mlflow.MlflowClient, "log_batch", Mock(side_effect=locked))
+    answers = {"create_run.return_value.info.run_id": "1", "log_batch.side_effect": [None, locked]}
+    monkeypatch.setattr(mlflow, "MlflowClient", Mock(return_value=Mock(**answers)))  # its own makes tables for seconds
     with pytest.raises(OutputError, match="MLflow cannot write it: the database is locked"):
         export_mlflow(trained, keys, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
@@ -184,9 +183,8 @@ def client(tracked):
 def test_mlflow_reads_parameters_metrics_by_epoch_tags_and_the_model_file(client, tracked, trained):
     """Of a prototype network whose data are not at hand a tag says why there is no model file."""
     found = client.search_runs([client.get_experiment_by_name("two_moons · small").experiment_id])
-    assert {run.data.tags["run_key"] for run in found} == {
-        run.run_key for run in trained.find_runs(states=["complete"])
-    }
+    complete = trained.find_runs(states=["complete"])
+    assert {one.data.tags["run_key"] for one in found} == {run.run_key for run in complete}
     for one in found:
         run = trained.find_run(one.data.tags["run_key"])
         method = run.config.model.method

@@ -8,6 +8,7 @@ from made import assert_no_words_overlap, draw, made_run, words
 from recorded_mlp import load_made, recorded_config, store_recorded
 
 import idwbench
+from idwbench import Results, key_history, run_config
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError
 from idwbench.explanations.explanation import (
@@ -23,9 +24,6 @@ from idwbench.figures import explanations
 from idwbench.figures.explanations import draw_explanation, first_wrong_row
 from idwbench.figures.stored import stored_drawing
 from idwbench.figures.style import class_colour
-from idwbench.results.store import Results
-from idwbench.runs.config import run_config
-from idwbench.training.replay import key_history
 
 DIGITS = tuple(str(digit) for digit in range(10))
 CLOTHES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")

@@ -8,13 +8,12 @@ from made import assert_no_words_overlap, draw, words
 from matplotlib.container import ErrorbarContainer
 from stored_runs import run_result, stored_run
 
+from idwbench import Results, run_config
 from idwbench.errors import ConfigError
 from idwbench.figures.repairs import collect_planes
 from idwbench.figures.runs import Selection
 from idwbench.report.render import render
 from idwbench.report.selection import report_tables, select_runs
-from idwbench.results.store import Results
-from idwbench.runs.config import run_config
 from idwbench.runs.metrics import PATCH_MEASURES, PATCH_WAYS
 
 WAYS = ("unpatched", "local", "fine_tuning")

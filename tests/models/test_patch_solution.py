@@ -321,8 +321,8 @@ def refusals():
     yield "the largest radius needs the training data", lambda: solve(base, [Demand(query, label)])
     for radius in (0.0, -1.0, np.nan, np.inf):
         yield "expected a finite number above 0", lambda radius=radius: Demand(query, label, radius=radius)
-    yield "must lie between 0 and 1", lambda: Criterion("confidence", 1.0)
-    yield "must be above 0 and finite", lambda: Criterion("margin", np.nan)
+    yield "confidence: must lie between 0 and 1", lambda: Criterion("confidence", 1.0)
+    yield "margin: must be above 0 and finite", lambda: Criterion("margin", np.nan)
     yield "only 'idw' models have an exact", lambda: solve(network("cosine"), [Demand(query, label, kind="exact")])
     relu = lambda: Base(BUILT_IN_METHODS["fc_relu"], {}, base.keys, base.values)  # noqa: E731
     yield "a network with method 'fc_relu' cannot be patched", relu

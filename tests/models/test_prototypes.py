@@ -7,13 +7,12 @@ import pytest
 from blob_data import make_dataset, make_regression
 from scipy.spatial.distance import cdist
 
-from idwbench import kernel_regression
+from idwbench import kernel_regression, run_config
 from idwbench.data.dataset import Split, feature_moments
 from idwbench.errors import ConfigError
 from idwbench.models import neighbours
 from idwbench.models.initialisation import initial_prototypes
 from idwbench.models.neighbours import PrototypeQuality, SquaredDistances, nearest, several_nearest, squared_distances
-from idwbench.runs.config import run_config
 from idwbench.runs.metrics import METRICS, QUALITY_METRICS
 from idwbench.runs.results import RunResult
 from idwbench.training.kernels.neighbours import nearest_in_stack
@@ -121,11 +120,8 @@ def by_definition(dataset, keys, values):
     return metrics
 
 
-DATA = {
-    "classes": make_dataset(),
-    "validation": make_dataset(validation=True, n_features=40),
-    "regression": make_regression(),
-}
+DATA = {"classes": make_dataset(), "numbers": make_regression()}
+DATA["validation"] = make_dataset(validation=True, n_features=40)
 
 
 @pytest.mark.parametrize("dataset", DATA.values(), ids=DATA)

@@ -10,17 +10,14 @@ import torch
 from safetensors import safe_open
 
 import idwbench
+from idwbench import Results, load_model, run_config
 from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Scaling
-from idwbench.errors import PatchError
 from idwbench.models.model_card import card_text, saved_model_card
-from idwbench.models.model_file import load_model
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.patch_files import PatchLine
 from idwbench.models.repair import repair
 from idwbench.models.saved_model import SavedModel, stored_model
-from idwbench.results.store import Results
-from idwbench.runs.config import run_config
 
 KEYS = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], dtype=np.float32)
 VALUES = np.array([[4.0, 0.0], [0.0, 4.0], [0.0, 5.0]], dtype=np.float32)
@@ -59,25 +56,6 @@ def test_an_explanation_adds_up_to_the_answer_heaviest_first():
     np.testing.assert_allclose(explanation.weights.sum(), 1, rtol=1e-6)
     np.testing.assert_allclose(explanation.weights @ explanation.values, explanation.outputs, rtol=1e-5)
     np.testing.assert_allclose(explanation.keys[0], [12.0, 20.0])
-
-
-@pytest.mark.parametrize(
-    ("x", "label", "amounts", "location"),
-    [
-        ([1e300, 0.0], "hot", {}, "x"),
-        ([10.0, 20.0], "warm", {}, "label"),
-        ([10.0, 20.0], 2, {}, "label"),
-        ([10.0, 20.0], 1, {"confidence": 1.0}, "confidence"),
-        ([10.0, 20.0], 1, {"margin": -1.0}, "margin"),
-        ([10.0, 20.0], 1, {"confidence": 0.9, "margin": 1.0}, "confidence"),
-    ],
-)
-def test_wrong_arguments_of_a_patch_are_named_and_none_is_made_where_none_is_needed(x, label, amounts, location):
-    saved = model()
-    assert saved.patch([10.0, 20.0], "cold", radius=1.0, margin=1e-6) is saved
-    with pytest.raises(PatchError) as error:
-        saved.patch(x, label, **{"radius": 1.0, **amounts})
-    assert error.value.location == (location,)
 
 
 # Model cards

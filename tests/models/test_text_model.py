@@ -9,6 +9,7 @@ from engine_runs import train_run
 from texts import TEXT, lstm_run, random_model, text_dataset, text_file, text_run
 from torch.nn import functional
 
+from idwbench import Results, run_config, train
 from idwbench.data.dataset import Split
 from idwbench.data.text import WORDS, build_vocabulary
 from idwbench.dual.recording import open_recording
@@ -22,10 +23,7 @@ from idwbench.models.text_model import (
     ngram_bits_per_character,
     text_metrics,
 )
-from idwbench.results.store import Results
-from idwbench.runs.config import run_config
 from idwbench.runs.kinds.lstm_lm import LstmConfig
-from idwbench.sweep.execution import train
 from idwbench.training.language_model_engine import random_windows
 
 FOX = "the fox ran. the crow sat, and the fox did not.\n" * 3

@@ -12,19 +12,16 @@ from sklearn.cluster import KMeans
 from sklearn.neighbors import NearestCentroid
 
 import idwbench
-from idwbench import KernelRegressor, PrototypeClassifier, PrototypeRegressor
+from idwbench import KernelRegressor, PrototypeClassifier, PrototypeRegressor, import_prototypes, load_model, run_config
 from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Scaling, Split
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError, ModelFileError, PatchError
-from idwbench.models.imported import import_prototypes
 from idwbench.models.inputs import find_input, find_label
-from idwbench.models.model_file import load_model
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.neighbours import nearest
 from idwbench.models.repair import own_data
 from idwbench.models.saved_model import SavedModel
-from idwbench.runs.config import run_config
 from idwbench.runs.datasets import parse_dataset
 
 # Inputs and labels

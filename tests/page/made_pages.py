@@ -1,10 +1,11 @@
 """Databases for the tests of the page: their runs were not trained."""
 
+from itertools import product
+
 import numpy as np
 from stored_runs import run_result
 
-from idwbench.results.store import Results
-from idwbench.runs.config import run_config
+from idwbench import Results, run_config
 from idwbench.runs.results import CurvePoint
 
 EVIL = '<script>document.title = "owned"</script>'
@@ -20,23 +21,16 @@ def result(config, accuracy, features, *, state="complete"):
     curve = tuple(CurvePoint(epoch, values) for epoch, values in enumerate(loss, 1))
     if state == "diverged":
         return run_result(config, state=state, curve=curve)
-    arrays = {
-        name: generator.normal(size=(prototypes, size)).astype(np.float32)
-        for name, size in (("keys", features), ("values", classes))
-    }
-    metrics = {("test", "accuracy"): accuracy, ("train", "accuracy"): 1.0}
-    return run_result(
-        config, curve=curve, metrics=metrics, arrays=arrays, n_parameters=prototypes * (features + classes)
-    )
+    sizes = {"keys": (prototypes, features), "values": (prototypes, classes)}
+    arrays = {name: generator.normal(size=size).astype(np.float32) for name, size in sizes.items()}
+    facts = {"metrics": {("test", "accuracy"): accuracy, ("train", "accuracy"): 1.0}, "arrays": arrays}
+    return run_result(config, curve=curve, n_parameters=prototypes * (features + classes), **facts)
 
 
 def moons_configs(seeds=2):
     """Return runs of three methods, one of them on a grid of power and epsilon."""
-    models = [
-        {"method": "idw", "prototypes": 4, "power": power, "epsilon": epsilon}
-        for power in (2.0, 8.0)
-        for epsilon in (0.001, 0.1)
-    ]
+    grid = product((2.0, 8.0), (0.001, 0.1))
+    models = [{"method": "idw", "prototypes": 4, "power": power, "epsilon": epsilon} for power, epsilon in grid]
     models += [{"method": method, "prototypes": n} for method in ("fc_relu", "neg_dist") for n in (2, 4)]
     return [run_config("two_moons", seed=seed, epochs=_EPOCHS, **model) for model in models for seed in range(seeds)]
 
@@ -54,10 +48,8 @@ def store(results, name, configs, description="", features=2):
     """Store a sweep with a result for each run; the first settings have the best accuracy."""
     keys = results.register_sweep(name, description, f"name: {name}", configs)
     results.lease(keys)
-    finished = [
-        result(config, 0.99 - 0.01 * place - 0.003 * config.seed, features) for place, config in enumerate(configs)
-    ]
-    results.finish(finished, data_sha256="0" * 64)
+    accuracies = [0.99 - 0.01 * place - 0.003 * config.seed for place, config in enumerate(configs)]
+    results.finish([result(*one, features) for one in zip(configs, accuracies, strict=True)], data_sha256="0" * 64)
 
 
 def filled(path):

@@ -61,9 +61,8 @@ def show(browser, name):
 
 
 def draw_all(browser):
-    return WebDriverWait(browser, 30, 0.05).until(
-        lambda found: (n := found.execute_script(_ALL_DRAWN)) is not None and (n, True)
-    )[0]
+    wait = WebDriverWait(browser, 30, 0.05)
+    return wait.until(lambda found: (n := found.execute_script(_ALL_DRAWN)) is not None and (n, True))[0]
 
 
 def shown(browser, selector):

@@ -4,12 +4,10 @@ import csv
 import io
 import json
 import re
-from pathlib import Path
 
 import pytest
 from stored_runs import stored_run
 
-from idwbench.attention.scores import BUILT_IN_METHODS
 from idwbench.report.labels import value_label
 from idwbench.report.leaderboard import leaderboard
 from idwbench.report.render import TABLE_FORMATS, escape_latex, render
@@ -183,11 +181,3 @@ def test_a_column_is_one_entry(request, table_format):
         text = render(tables, table_format)
         assert ("70" if table_format in ("csv", "json") else "no. 70") in text
         assert ("first_seed" if table_format in ("csv", "json") else "first") in text
-
-
-def test_the_page_of_methods_holds_the_registry():
-    page = (Path(__file__).parents[2] / "docs/methods.md").read_text(encoding="utf-8")
-    for method in BUILT_IN_METHODS.values():
-        row = f"| `{method.name}` | {method.formula} | {method.weighting} | "
-        (rest,) = (line.removeprefix(row) for line in page.splitlines() if line.startswith(row))
-        assert all(f"`{word}`" in rest for word in (*(one.name for one in method.parameters), method.initialisation))

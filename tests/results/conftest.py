@@ -6,8 +6,7 @@ import pytest
 from sqlalchemy import Engine, event
 from stored_runs import run_result
 
-from idwbench.results.store import Results
-from idwbench.runs.config import run_config
+from idwbench import Results, run_config
 from idwbench.runs.results import CurvePoint
 
 ASSETS = Path(__file__).parents[1] / "assets" / "0.1.0"

@@ -3,7 +3,6 @@
 import errno
 import os
 import sqlite3
-import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -22,24 +21,6 @@ from idwbench.results.store import Results
 @pytest.fixture
 def backend():
     return "sqlite"
-
-
-HEAVY = ("alembic", "pandas", "torch", "numba", "safetensors", "psutil", "sklearn", "matplotlib")
-CODE = f"""
-import sys
-from idwbench.results.store import Results
-results = Results(sys.argv[1])
-results.pending([run.run_key for run in results.find_runs()])
-Results(sys.argv[1], read_only=True).list_sweeps()
-print([name for name in {HEAVY} if name in sys.modules])
-"""
-
-
-@pytest.mark.slow
-def test_opening_and_reading_load_nothing_heavy(store, db, make_config, make_result):
-    store.finish([make_result(make_config(0))])
-    done = subprocess.run([sys.executable, "-c", CODE, db], capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
 def test_reading_a_missing_or_an_empty_database_is_refused_and_creates_nothing(tmp_path):
@@ -81,10 +62,7 @@ def test_a_folder_that_cannot_be_entered_is_refused(tmp_path, monkeypatch, read_
         ("mysql://host/results", "databases of kind 'mysql' are not supported"),
         ("://", "neither a path nor a database URL"),
         ("postgresql+nonsense://host/results", "has no driver"),
-        (
-            "postgresql://localhost:abc/x",
-            r"^postgresql://localhost:abc/x: is not a valid URL \(expected postgresql://user",
-        ),
+        ("postgresql://localhost:abc/x", r"^postgresql://localhost:abc/x: is not a valid URL \(expected postgresql:"),
         ("postgresql://me:se:cr@et@[::1/x", r"^postgresql://me:\*\*\*@\[::1/x: is not a valid URL"),
         ("sqlite:///x.db?foo=1", r"^sqlite:///x\.db\?foo=1: a URL of SQLite has a path only"),
         ("sqlite://host/x.db", "a URL of SQLite has a path only"),

@@ -5,10 +5,9 @@ import socket
 import pandas
 import pytest
 
+from idwbench import Results, run_config
 from idwbench.errors import ConfigError
 from idwbench.results.filters import sorted_runs, value_hint
-from idwbench.results.store import Results
-from idwbench.runs.config import run_config
 
 
 @pytest.fixture

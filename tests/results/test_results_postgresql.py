@@ -187,26 +187,17 @@ def test_tables_of_version_0_1_0_are_upgraded_with_all_they_hold(postgresql_serv
     made = Results(old_db)  # the same rows, upgraded on SQLite
     with closing(sqlite3.connect(next(iter(sorted(made._database.path.parent.glob("*.bak")))))) as old:
         old.row_factory = sqlite3.Row
-        rows = {
-            table: list(map(dict, old.execute(f"SELECT * FROM {table}")))
-            for table in ("runs", "sweeps", "sweep_runs", "curves", "tensors")
-        }
-    from idwbench.results.database import Database
-
-    with Database.at(db).write() as connection:
-        connection.exec_driver_sql(
-            (Path(__file__).parents[1] / "assets" / "0.1.0" / "postgresql.sql").read_text().replace("%", "%%")
-        )
+        names = ("runs", "sweeps", "sweep_runs", "curves", "tensors")
+        rows = {name: list(map(dict, old.execute(f"SELECT * FROM {name}"))) for name in names}
+    with database.Database.at(db).write() as connection:
+        tables = (Path(__file__).parents[1] / "assets" / "0.1.0" / "postgresql.sql").read_text()
+        connection.exec_driver_sql(tables.replace("%", "%%"))
         connection.execute(text("CREATE TABLE idwbench_version (version_num VARCHAR(32) PRIMARY KEY)"))
         connection.execute(text("INSERT INTO idwbench_version VALUES ('0001')"))
         for table, content in rows.items():
             columns = list(content[0])
-            types = dict(
-                connection.execute(
-                    text("SELECT column_name, data_type FROM information_schema.columns WHERE table_name = :table"),
-                    {"table": table},
-                ).all()
-            )
+            types = "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = :table"
+            types = dict(connection.execute(text(types), {"table": table}).all())
             values = ", ".join(f"CAST(:{name} AS {types[name]})" for name in columns)
             connection.execute(text(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({values})"), content)
     with pytest.raises(ResultsError, match="has tables of version 0001, older than version"):
@@ -241,6 +232,5 @@ def test_tables_of_a_development_version_are_upgraded_with_all_they_hold(
     upgraded.tag([run.run_key], "kept")
     assert upgraded.find_run(run.run_key).metric("accuracy") == 0.975
     assert list(upgraded.to_frame()["tags"]) == ["kept"]
-    assert postgresql_server.execute("SELECT run_key, tags FROM runs_wide", database=name_of(db)) == [
-        (run.run_key, "kept")
-    ]
+    kept = postgresql_server.execute("SELECT run_key, tags FROM runs_wide", database=name_of(db))
+    assert kept == [(run.run_key, "kept")]

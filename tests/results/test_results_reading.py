@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from operator import attrgetter
 
 import numpy as np
 import pandas
@@ -135,10 +136,8 @@ def test_a_table_of_records_is_that_of_the_database_and_gives_them_back(filled):
     columns = [*with_settings(runs_frame(stored)).columns]
     assert_frame_equal(with_settings(runs_frame(stored)), filled.to_frame()[columns], check_dtype=False)
     found = records(filled.run_table())
-    facts = ("run_key", "config", "dataset", "state", "metrics")
-    assert [[getattr(run, name) for name in facts] for run in found] == [
-        [getattr(run, name) for name in facts] for run in stored
-    ]
+    facts = attrgetter("run_key", "config", "dataset", "state", "metrics")
+    assert [*map(facts, found)] == [*map(facts, stored)]
 
 
 LOSS = ("train", "loss")
@@ -151,13 +150,7 @@ def test_arrays_are_identical_by_bytes_and_else_have_a_largest_difference_as_cur
     one = np.array([1.0, np.nan, np.inf], np.float32)
     found = array_differences(
         {"zero": np.array([0.0]), "same": one, "near": one, "wide": one, "gone": one, "words": np.array(["a"])},
-        {
-            "zero": np.array([-0.0]),
-            "same": one.copy(),
-            "near": one + np.float32(0.5),
-            "wide": one[:2],
-            "words": np.array(["b"]),
-        },
+        {"zero": -np.zeros(1), "same": one.copy(), "near": one + 0.5, "wide": one[:2], "words": np.array(["b"])},
     )
     assert (found["zero"].identical, found["zero"].largest) == (False, 0)
     assert found["same"].identical and found["same"].largest == 0
@@ -175,6 +168,5 @@ def test_two_runs_are_compared_in_all_parts(store, make_config, make_result):
     assert found.metrics["test", "accuracy"] == (0.975, 0.95)
     assert found.environment == {"cpu instruction set": ("AVX2", "SSE2")}
     assert found.curve == 0 and found.arrays["keys"].identical
-    assert {"engine", "threads", "python version", "data sha256", "host"} - set(environment(found.runs[0])) == {
-        "data sha256"
-    }
+    words = {"engine", "threads", "python version", "data sha256", "host"}
+    assert words - set(environment(found.runs[0])) == {"data sha256"}

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select
 
-from idwbench import __version__
+from idwbench import Results, __version__
 from idwbench.errors import ResultsError
 from idwbench.results.provenance import checkout_of, cpu_model
-from idwbench.results.store import Results
 from idwbench.results.tables import arrays, curves, metrics
 from idwbench.runs.results import Curve
 

@@ -11,12 +11,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from stored_runs import query
 
+from idwbench import Results, run_config
 from idwbench.errors import ResultsError
 from idwbench.results import migrations, schema
 from idwbench.results.migrations import migrate
-from idwbench.results.store import Results
 from idwbench.results.tables import metadata
-from idwbench.runs.config import run_config
 
 UNRELEASED = Path(__file__).parents[1] / "assets" / "unreleased"
 
@@ -65,12 +64,8 @@ def assert_declared(results):
 
 
 def test_an_upgraded_database_is_like_a_new_one_and_goes_on_where_it_stopped(older_db, store, db, make_result):
-    kept = (
-        "SELECT run_key, state, error, seconds, config FROM runs",
-        "SELECT * FROM sweep_runs",
-        "SELECT * FROM sweeps",
-    )
-    before = [query(older_db, sql) for sql in kept]
+    kept = ("run_key, state, error, seconds, config FROM runs", "* FROM sweep_runs", "* FROM sweeps")
+    before = [query(older_db, f"SELECT {what}") for what in kept]
     results = Results(older_db)
     assert_declared(results)
     views = "SELECT name, sql FROM sqlite_master WHERE type = 'view' ORDER BY name"
@@ -79,7 +74,7 @@ def test_an_upgraded_database_is_like_a_new_one_and_goes_on_where_it_stopped(old
         assert query(new, "SELECT version_num FROM idwbench_version") == [(schema.VERSION,)]
         assert query(new, "PRAGMA journal_mode") == [("wal",)]
         assert query(new, "PRAGMA foreign_key_check") == []
-    assert [query(older_db, sql) for sql in kept] == before
+    assert [query(older_db, f"SELECT {what}") for what in kept] == before
     runs = results.find_runs()
     assert [run.config.run_key for run in runs] == [run.run_key for run in runs] == list(results.to_frame()["run_key"])
     for run in runs:

@@ -2,8 +2,10 @@
 
 import inspect
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 from sklearn import ensemble, linear_model, neighbors, svm
 
 from idwbench.attention.records import Parameter
@@ -124,62 +126,10 @@ def test_every_setting_of_a_network_is_part_of_its_label():
 
 # Mistakes
 
-REFUSED = {
-    "mlp": [
-        ({"depth": 5}, "depth: input should be less than or equal to 4, got 5"),
-        ({"record_dtype": "float16"}, "record_dtype: only with record: true"),
-        ({"fold": False}, "fold: only with record: true"),
-        ({"widht": 5}, "widht: unknown key (did you mean 'width'?)"),
-        ({"dataset": "sine"}, "mlp needs classes, and the data set sine has none (choose mnist, joint or sequence)"),
-        ({"dataset": "aesop"}, "dataset: aesop is a text, which the kind mlp does not support"),
-    ],
-    "lstm_lm": [({"dataset": "digits"}, "lstm_lm needs a text, and the data set digits is not a text")],
-    "baseline": [
-        ({"dataset": "sine", "method": "kmeans_per_class"}, "method: kmeans_per_class needs classes, and sine has")
-    ],
-    "hash_table": [
-        ({}, "'similarity' is missing"),
-        ({"similarity": "cosin"}, "similarity: unknown similarity 'cosin' (did you mean 'cosine'?)"),
-        ({"similarity": "equality"}, "similarity: only the weighting exact_match has the similarity 'equality'"),
-        ({"similarity": "idw", "weighting": "softmx"}, "unknown weighting 'softmx' (did you mean 'softmax'?)"),
-        ({"similarity": "idw", "k": 3}, "k: similarity 'idw' with 'softmax' does not take 'k' (it takes eps"),
-        ({"weighting": "exact_match", "similarity": "idw"}, "similarity: weighting 'exact_match' compares a query"),
-        ({"weighting": "exact_match", "scaling": "qk_norm"}, "a query and a key itself and takes no scaling"),
-        ({"similarity": "idw", "method": "idw"}, "method: similarity 'idw' with 'softmax' does not take 'method'"),
-    ],
-    "network": [
-        ({}, "'encoder' is missing (expected one of: conv, mlp, vit_tiny)"),
-        ({"encoder": "vittiny"}, "did you mean 'vit_tiny'?"),
-        ({"encoder": "mlp", "heads": 2}, "heads: encoder 'mlp' has no heads: only vit_tiny has"),
-        ({"encoder": "mlp", "attention": "idw"}, "attention: encoder 'mlp' has no attention"),
-        ({"encoder": "vit_tiny", "heads": 5}, "heads: 5 heads do not divide a width of 32"),
-        ({"encoder": "vit_tiny", "attention": "fc_relu"}, "attention: the weights of fc_relu are not a softmax"),
-        ({"encoder": "vit_tiny", "attention_power": 2}, "attention_power: method 'scaled_dot' does not take 'power'"),
-        ({"encoder": "mlp", "head": "idw"}, "'prototypes' is missing: a head of prototypes needs their number"),
-        ({"encoder": "mlp", "prototypes": 5}, "prototypes: a linear head has no prototypes"),
-        ({"encoder": "mlp", "power": 2}, "power: a linear head has no power"),
-        ({"encoder": "mlp", "head": "cosine", "prototypes": 5, "power": 2}, "power: method 'cosine' does not take"),
-        ({"encoder": "mlp", "head": "cosine", "prototypes": 5, "patches": 9}, "patches: only idw heads can be patched"),
-    ],
-    "scikit_learn": [
-        ({"method": "kn"}, "method: unknown method 'kn' (did you mean 'knn'?)"),
-        ({"dataset": "iris", "method": "knn", "n_neighbours": 3}, "unknown setting (did you mean 'n_neighbors'?)"),
-        ({"method": "knn", "n_neighbors": 2.5}, "n_neighbors: expected a whole number, got 2.5"),
-        ({"method": "knn", "metric": "cosine", "p": 1}, "p: only with metric minkowski, not cosine"),
-        ({"method": "svc", "gamma": "scal"}, "gamma: 'scal' is neither a number nor a valid word (did"),
-        ({"method": "svc", "kernel": "linear", "gamma": 1}, "gamma: only with kernel rbf or poly or sigmoid, not"),
-        ({"method": "random_forest", "max_depth": True}, "max_depth: expected a number, got True"),
-        ({"method": "random_forest", "standardise": True}, "standardise: the predictions of random_forest do"),
-        ({"dataset": "iris", "method": "ridge"}, "ridge supports regression, and iris has classes (choose logistic_"),
-        ({"dataset": "diabetes", "method": "svc"}, "and diabetes is a regression (choose svr)"),
-        ({"dataset": "lookup", "method": "knn"}, "knn supports classification and regression, and lookup is a lookup"),
-    ],
-}
+REFUSED = YAML(typ="safe").load(Path(__file__).parents[1] / "assets" / "wrong_models.yaml")
 
 
-@pytest.mark.parametrize(
-    ("kind", "settings", "message"), [(kind, *row) for kind, rows in REFUSED.items() for row in rows]
-)
+@pytest.mark.parametrize(("kind", "settings", "message"), [(kind, *row) for kind in REFUSED for row in REFUSED[kind]])
 def test_a_mistake_gets_one_line_that_begins_with_its_place(kind, settings, message):
     with pytest.raises(ConfigError) as caught:
         parsed(kind, **settings)

@@ -15,19 +15,17 @@ import pytest
 from engine_runs import train_runs
 from sweep_specs import sweep_file
 
+from idwbench import Results, run_config, run_sweep
 from idwbench.attention.scores import METHODS
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ClusterError, ConfigError
 from idwbench.models.neighbours import PrototypeQuality
 from idwbench.plugins import load_plugin, register
 from idwbench.results.provenance import package_versions
-from idwbench.results.store import Results
-from idwbench.runs.config import run_config
 from idwbench.sweep import cluster_connection as connection
 from idwbench.sweep import cluster_worker as worker
 from idwbench.sweep.cluster_connection import local_workers
 from idwbench.sweep.cluster_executor import plugin_sources
-from idwbench.sweep.execution import run_sweep
 from idwbench.training.threads import limited_threads
 
 DATA = {"name": "two_moons", "train_per_class": 10, "test_per_class": 5, "holdout_per_class": 0}
@@ -169,11 +167,6 @@ def test_checkpoints_are_kept_only_in_a_folder_that_the_worker_shares(tmp_path):
     assert worker._checkpoints(None) is None
 
 
-@pytest.fixture
-def short_wait(monkeypatch):
-    monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.5)
-
-
 def unreachable(address):
     with pytest.raises(ClusterError) as found, connection.connected(address):
         pass
@@ -185,7 +178,8 @@ class WebServer(socketserver.BaseRequestHandler):
         self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 20)
 
 
-def test_a_port_where_nothing_listens_another_server_and_missing_certificates_are_one_line(short_wait):
+def test_a_port_where_nothing_listens_another_server_and_missing_certificates_are_one_line(monkeypatch):
+    monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
     messages = [(address, unreachable(address))]  # on a busy machine the connection is too slow to be refused

@@ -1,20 +1,20 @@
 """What a sweep file says, the plan of its runs, and one line for each error: file, line, column and key."""
 
 import hashlib
+from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 from sweep_specs import GOOD, error_of, grid_text, read_text, sweep_file, sweep_spec, sweep_text
 
+from idwbench import Results, run_config, run_sweep
 from idwbench.attention.records import Method, Parameter
 from idwbench.attention.scores import register_method
 from idwbench.data import loading
 from idwbench.errors import ConfigError, SpecError
-from idwbench.results.store import Results
-from idwbench.runs.config import run_config
 from idwbench.runs.datasets import DigitsConfig, TwoMoonsConfig
 from idwbench.runs.protocol import DEFAULT_PROTOCOLS, Protocol
 from idwbench.sweep import yaml_source
-from idwbench.sweep.execution import run_sweep
 from idwbench.sweep.spec import plan, read_sweep
 
 
@@ -64,9 +64,7 @@ def test_a_data_file_is_found_beside_the_sweep_and_known_by_its_content(tmp_path
 
 
 def test_a_plugins_parameter_is_an_axis(tmp_path):
-    register_method(
-        Method("scaled", "0", score=lambda inputs, keys: 0, parameters=(Parameter("gain", 1.0, minimum=0),))
-    )
+    register_method(Method("scaled", "0", lambda inputs, keys: 0, parameters=(Parameter("gain", 1.0, minimum=0),)))
     assert read_text(tmp_path, grid_text("{method: scaled, prototypes: 2, gain: [1, 2]}")).grid[0]["gain"] == (1, 2)
     message = error_of(tmp_path, grid_text("{method: scaled, prototypes: 2, gain: [1, -2]}"))
     assert message == "4:49: grid.gain[1]: must be >= 0, got -2"
@@ -154,17 +152,12 @@ def test_blocks_keep_their_order_and_a_shared_run_stays_at_its_first_place():
     assert len({run.run_key for run in runs}) == len(runs) == 14
 
 
-DATA_ONLY = "a sweep file is data and runs no code"
-NONE = " (it takes no parameters)"
-ROWS = "expected a number of rows, or a fraction between 0 and 1"
-STORABLE = "expected text without NUL and lone surrogates"
 TWO_MOONS = "expected one of: " + ", ".join(sorted(TwoMoonsConfig.model_fields))
 
 MOONS = "{name: two_moons, train_per_class: 10, test_per_class: 8, holdout_per_class: 10, validation: 6}"
 IDW, RANGE = "{method: idw, prototypes: 2}", "{method: idw, prototypes: {low: 2, high: 8}}"
 LOOKUP = "{name: lookup, items: 4, dimensions: 3, queries: 16, noise: 0.1}"
 TEXT = "{name: text, path: own.txt}"
-MANY = ", ".join(str(size) for size in range(1, 1001))
 
 
 def idw(axes, protocol=""):
@@ -176,50 +169,12 @@ def search(objective="validation_accuracy", block=RANGE, data=MOONS, n="trials: 
     return sweep_text(data, block, sampler=f"{{optuna: tpe, {n}, objective: {objective}}}")
 
 
-# Of the sweep above with one text in place of another.
+# Of a good sweep, one text in place of another.
 CHANGED = [
-    # unknown keys, at every level
-    ("seeds: 3", "sedes: 3", "5:1: sedes: unknown key (did you mean 'seeds'?)"),
-    ("noise", "nose", "3:28: dataset.nose: unknown key (did you mean 'noise'?)"),
-    ("epochs", "epoch", "4:12: protocol.epoch: unknown key (did you mean 'epochs'?)"),
-    ("{method: [fc", "{methd: [fc", "7:6: grid[0].methd: unknown key (did you mean 'method'?)"),
-    # missing keys
-    ("name: small\n", "", "1:1: 'name' is missing"),
-    # unknown words
-    ("method: idw", "method: iwd", "8:14: grid[1].method: unknown method 'iwd' (did you mean 'idw'?)"),
-    # out of range
-    ("2.5", "0", "8:46: grid[1].power[1]: must be > 0, got 0"),
-    ("2.5", ".nan", "8:46: grid[1].power[1]: expected a finite number, got nan"),
-    # a parameter that one of the block's methods does not take
-    ("[2, 16]}", "[2, 16], power: [2]}", "7:64: grid[0].power[0]: method 'fc_relu' does not take 'power'" + NONE),
-    # twice
-    ("seeds: 3", "seeds: 3\nseeds: 4", "6:1: the key 'seeds' is already in line 5"),
-    ("power: [1, 2.5]", "power: 1, power: 2", "8:45: the key 'power' is already in line 8"),
-    ("[1, 2.5]", "[1, 1.0]", "8:46: grid[1].power[1]: 1.0 is already in the axis, at [0]"),
-    ("seeds: 3", "seeds: [1, 2, 1]", "5:15: seeds[2]: seed 1 is already in the list, at [0]"),
-    # empty
-    ("[2, 16]", "[]", "7:47: grid[0].prototypes: the axis is empty, expected at least one value"),
-    ("name: small", 'name: "a\\nb"', r"1:7: name: expected one line of text, got 'a\nb'"),
-    ("name: small", 'name: "a\\0b"', f"1:7: name: {STORABLE}, got 'a\\x00b'"),
-    ("A test", '"a\\ud800b"', f"2:14: description: {STORABLE}, got 'a\\ud800b'"),
-    # of the wrong type
-    ("seeds: 3", "seeds: true", "5:8: seeds: expected a count from 1 to 1,000,000, or a list of seeds, got True"),
-    ("[2, 16]", "['16']", "7:48: grid[0].prototypes[0]: input should be a valid integer, got '16'"),
-    ("method: idw", "method: [[idw]]", "8:15: grid[1].method[0]: expected the name of a method, got ['idw']"),
-    ("{name: two_moons, noise: 0.2}", "7", "3:10: dataset: expected a name or a mapping, got 7"),
-    ("{epochs: 5, learning_rate: 1e-3}", "fast", "4:11: protocol: expected a mapping, got 'fast'"),
-    # too much
-    ("seeds: 3", "seeds: 100001", "7:3: grid: expected at most 1,000,000 runs, got 1,000,010"),
+    *YAML(typ="safe").load(Path(__file__).parents[1] / "assets" / "wrong_sweeps.yaml"),
     ("2.5", "1" + "0" * 400, f"8:46: grid[1].power[1]: expected a finite number, got 1{'0' * 400}"),
     ("2.5", "1" + "0" * 5000, f"8:46: cannot read '1{'0' * 39}'"),
-    # not plain data
-    ("name: small", "name: !!python/x:os.getcwd []", "1:7: the tag !!python/x:os.getcwd is refused: " + DATA_ONLY),
-    ("2.5", "!!timestamp [1]", "8:46: expected a scalar node, but found sequence"),
-    ("2.5", "!!set {a}", "8:46: the tag !!set is refused: a sweep file is data and runs no code"),
     ("name: two_moons", "<<: {noise: 1}, name: two_moons", "3:11: dataset.<<: unknown key (" + TWO_MOONS + ")"),
-    ("noise: 0.2", "validation: 1.5", f"3:40: dataset.validation: {ROWS}, got 1.5"),
-    # rules on several settings
-    ("epochs: 5", "epochs: 5, momentum: 0.5", "4:33: protocol.momentum: needs optimizer sgd, not adam_amsgrad"),
 ]
 NO_SWEEPS = [
     ("", "1:1: the file is empty"),
@@ -234,10 +189,7 @@ NO_SWEEPS = [
 ]
 # What each kind of run refuses is tested with its settings; here the place in the file, and what needs a sweep.
 REFUSED = [
-    (
-        grid_text("{zzz: 1}"),
-        "grid.zzz: unknown key (the nearest valid words: optimizer, batch_size, l2_regularization, width, weights)",
-    ),
+    (grid_text("{zzz: 1}"), "grid.zzz: unknown key (the nearest valid words: optimizer, batch_size, l2_"),
     # rules on several settings
     (idw("momentum: [0, 0.9]"), "4:50: grid.momentum[1]: needs optimizer sgd, not adam_amsgrad"),
     (idw("momentum: 0.9, optimizer: [sgd, adam]"), "grid.momentum: needs optimizer sgd, not adam"),
@@ -250,31 +202,15 @@ REFUSED = [
     (sweep_text("{name: two_moons, noise: []}", IDW), "2:35: dataset.noise: the axis is empty, expected at least one"),
     (sweep_text("{name: two_moons, noise: [0.1, 0.1]}", IDW), "2:41: dataset.noise[1]: 0.1 is already in the axis, at"),
     (sweep_text("{name: two_moons, seed: [[1]]}", IDW), "2:35: dataset.seed[0]: input should be a valid integer, got"),
-    (sweep_text("{name: two_moons, nose: [0.1]}", IDW), "2:28: dataset.nose: unknown key (did you mean 'noise'?)"),
     (sweep_text("[digits, {name: two_moon}]", IDW), "2:26: dataset[1].name: unknown data set 'two_moon'"),
     (sweep_text("[digits, {name: two_moons, noise: [0, x]}]", IDW), "2:48: dataset[1].noise[1]: input should be a val"),
     (sweep_text("{name: joint, of: [mnist, fashion]}", IDW), "2:36: dataset.of[1]: unknown data set 'fashion' (did"),
     (sweep_text("[sine, {name: joint, of: [mnist, mnist]}]", IDW), "2:43: dataset[1].of[1]: mnist is already a part ("),
-    (
-        sweep_text(f"{{name: two_moons, seed: [{MANY}]}}", f"{{method: [idw, gaussian], prototypes: [{MANY}]}}"),
-        "6:3: grid: expected at most 1,000,000 runs, got 4,000,000",
-    ),
     # kinds
     (sweep_text(MOONS, "{kind: basline, method: kmeans}"), "6:12: grid[0].kind: unknown kind of model 'basline' (did"),
     (sweep_text(MOONS, "{kind: [baseline, 3], method: kmeans, prototypes: 3}"), "6:23: grid[0].kind[1]: unknown kind "),
     (sweep_text(MOONS, "{kind: baseline, method: kmeans, cases: wrong}"), "grid[0].cases: unknown key"),
     (sweep_text(MOONS, "{kind: patch_study, method: [idw, gaussian], prototypes: 3}"), "6:39: grid[0].method[1]: only"),
-    (sweep_text(MOONS, "{kind: patch_study, method: idw, prototypes: 3, n_cases: 5}"), "grid[0].n_cases: only wrong i"),
-    (sweep_text(MOONS, "{kind: patch_study, method: idw, prototypes: 3, compare: true}"), "grid[0].compare: only "),
-    (sweep_text(MOONS, "{kind: patch_study, method: idw, prototypes: 3, retrain: true}"), "grid[0].retrain: only "),
-    (
-        sweep_text(MOONS, "{kind: patch_study, method: fc_relu, prototypes: 3, cases: wrong, compare: true}"),
-        "grid[0].method: ",
-    ),
-    (
-        sweep_text("digits", "{kind: network, encoder: mlp, head: neg_dist, prototypes: 3, compare: true}"),
-        "grid[0].compare: only patches of idw heads",
-    ),
     (sweep_text(MOONS, "{kind: kernel_regression, kernel: boxcar, bandwidth: [1, 0]}"), "bandwidth[1]: must be >= "),
     (sweep_text("digits", "{kind: patch_study, method: idw, prototypes: 2}"), "the special cases belong to the data"),
     (sweep_text(LOOKUP, "{kind: hash_table, similarity: idw, weighting: [softmax, top_k], k: 2}"), "6:73: grid[0].k: "),

@@ -15,15 +15,14 @@ from distributed import KilledWorker
 from stored_runs import run_result
 from sweep_specs import received, sweep_file
 
+from idwbench import Results, run_sweep
 from idwbench.errors import ClusterError, IdwbenchError, ResultsError
 from idwbench.models.neighbours import PrototypeQuality
 from idwbench.results.provenance import collect_provenance
-from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.sweep import cluster_connection, cluster_worker, runner, threads
 from idwbench.sweep.cluster_connection import Cluster
 from idwbench.sweep.cluster_executor import ClusterExecutor
-from idwbench.sweep.execution import run_sweep
 from idwbench.sweep.observer import Observer
 from idwbench.sweep.runner import Runner, stacks
 from idwbench.sweep.threads import Answer

@@ -11,13 +11,11 @@ from engine_runs import replace_train, train_run
 from sqlalchemy import delete, update
 from sweep_specs import received, sweep_file
 
+from idwbench import Results, run_config, run_sweep, train
 from idwbench.errors import ResultsError, TrainingError
 from idwbench.results import leases
-from idwbench.results.store import Results
 from idwbench.results.tables import runs as run_table
-from idwbench.runs.config import run_config
 from idwbench.sweep import runner
-from idwbench.sweep.execution import run_sweep, train
 from idwbench.sweep.observer import Observer
 from idwbench.sweep.spec import plan, read_sweep
 

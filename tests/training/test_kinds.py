@@ -1,6 +1,7 @@
 """What the runs of every kind promise: the same bytes, also of an interrupted training, and how a run ends."""
 
 from functools import cache
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -18,14 +19,6 @@ from idwbench.training.engine import Context
 from idwbench.training.module_training import ModuleTraining, activation_memory
 from idwbench.training.optimizers import flat_parameters
 from idwbench.training.selection import engine_of
-
-
-class Interrupted(Exception):
-    pass
-
-
-def with_protocol(config, **settings):
-    return config.model_copy(update={"protocol": config.protocol.model_copy(update=settings)})
 
 
 def outcome(result):
@@ -111,7 +104,8 @@ def test_prototypes_have_the_metrics_of_their_arrays(kind, folder, whole):
 @each({**TRAINED, **RECORDED})
 def test_a_diverged_run_has_its_curve_up_to_there_and_nothing_else(kind, folder, tmp_path):
     config, _ = kind.load(folder)
-    config = with_protocol(config, optimizer="sgd", learning_rate=3e37, gradient_clip=0.0, schedule="constant")
+    diverging = {"optimizer": "sgd", "learning_rate": 3e37, "gradient_clip": 0.0, "schedule": "constant"}
+    config = config.model_copy(update={"protocol": config.protocol.model_copy(update=diverging)})
     if config.model.kind == "hash_table":  # softmax does not overflow
         config = config.model_copy(update={"model": config.model.model_copy(update={"weighting": "none"})})
     seen: list[int] = []
@@ -130,15 +124,10 @@ def stop_within_an_epoch(monkeypatch):
         if (self.progress.epoch, self.progress.step) == (1, 1):
             self._save()
             monkeypatch.setattr(ModuleTraining, "_step", original)
-            raise Interrupted
+            raise KeyboardInterrupt
         original(self, batch, rate)
 
     monkeypatch.setattr(ModuleTraining, "_step", step)
-
-
-def stop_after_two(epoch):
-    if epoch == 2:
-        raise Interrupted
 
 
 @pytest.mark.parametrize("within_an_epoch", [False, True])
@@ -149,8 +138,8 @@ def test_an_interrupted_training_goes_on_to_the_same_bytes(kind, within_an_epoch
     if within_an_epoch:
         stop_within_an_epoch(monkeypatch)
     folders = {"checkpoint_folder": checkpoints, "recording_folder": recordings}
-    with pytest.raises(Interrupted):
-        kind.train(folder, on_epoch=stop_after_two, **folders)
+    with pytest.raises(KeyboardInterrupt):  # otherwise after two epochs
+        kind.train(folder, on_epoch=Mock(side_effect=[None, KeyboardInterrupt]), **folders)
     assert [file.name for file in checkpoints.iterdir()] == [f"{config.run_key}.pt"]
     epochs: list[int] = []
     (resumed,) = kind.train(folder, on_epoch=epochs.append, **folders)

@@ -55,12 +55,8 @@ def float64_training(config, dataset):
         optimizer.step()
         keys.append(layer_inputs)
     layers = [torch.cat(parts).detach().numpy() for parts in zip(*keys, strict=True)]
-    slots = {
-        "labels": labels[np.concatenate(rows)].numpy(),
-        "keys": layers,
-        "losses": torch.cat(losses).detach().numpy(),
-    }
-    return SimpleNamespace(network=network, **slots)
+    of_slots = labels[np.concatenate(rows)].numpy()
+    return SimpleNamespace(network=network, labels=of_slots, keys=layers, losses=torch.cat(losses).detach().numpy())
 
 
 SETTINGS = [{"seed": 3}, {"name": "joint", "seed": 3}, {"name": "joint", "depth": 1}, {"name": "two_moons", "depth": 4}]
@@ -151,8 +147,9 @@ def test_initial_weights_and_biases_are_those_of_torch_s_linear_layers():
 # Networks: the quality and the patches of their heads against brute force
 
 
-def test_quality_and_patches_of_the_head_are_those_of_prototypes_for_features():
-    data, result = images(), train_run(network_run(**IDW_HEAD, patches=3), images())
+@pytest.mark.parametrize("compare", [False, True])
+def test_quality_and_patches_of_the_head_are_those_of_prototypes_for_features(compare):
+    data, result = images(), train_run(network_run(**IDW_HEAD, patches=3, compare=compare), images())
     network = network_from_arrays(result.config.model, data, result.arrays)
     features = {name: replace(part, inputs=network.features(part.inputs)) for name, part in data.splits.items()}
     loss = cross_entropy(torch.from_numpy(network.outputs(data.test.inputs)), torch.from_numpy(data.test.labels))
@@ -160,23 +157,13 @@ def test_quality_and_patches_of_the_head_are_those_of_prototypes_for_features():
     assert result.n_parameters == sum(parameter.numel() for parameter in network.parameters())
     keys, values = result.arrays["head.keys"], result.arrays["head.values"]
     assert np.array_equal(result.arrays["nearest"], nearest(keys, features["train"].inputs)[0])
-    quality = PrototypeQuality(features).metrics(keys, values)
     base = Base(get_method("idw"), result.config.model.head_parameters, keys, values)
-    study, _ = study_patches(base, features, 3)
-    assert study["cases", "patched"] == 3
-    names = {("cases", "patched"), ("cases", "smallest_eta"), ("train", "changed_exact"), ("test", "changed_exact")}
-    expected = {**quality, **{name: study[name] for name in names}}
-    assert {name: result.metrics[name] for name in expected} == pytest.approx(expected, rel=1e-5)
-
-
-def test_patches_of_the_head_are_compared_in_the_space_of_features():
-    data, result = images(), train_run(network_run(**IDW_HEAD, patches=3, compare=True), images())
-    network = network_from_arrays(result.config.model, data, result.arrays)
-    features = {name: replace(part, inputs=network.features(part.inputs)) for name, part in data.splits.items()}
-    parameters = result.config.model.head_parameters
-    base = Base(get_method("idw"), parameters, result.arrays["head.keys"], result.arrays["head.values"])
-    expected, _ = compare_ways(base, features, 3)
-    assert {("local", "better"), ("local", "worse_together"), ("local", "relative_radius")} <= expected.keys()
+    study, _ = (compare_ways if compare else study_patches)(base, features, 3)
+    names = {("cases", "smallest_eta"), ("train", "changed_exact"), ("test", "changed_exact")}
+    names = {("local", "better"), ("local", "worse_together"), ("local", "relative_radius")} if compare else names
+    assert study["cases", "patched"] == 3 and names <= study.keys()
+    kept = study if compare else {name: study[name] for name in names}
+    expected = {**PrototypeQuality(features).metrics(keys, values), **kept}
     assert {name: result.metrics[name] for name in expected} == pytest.approx(expected, rel=1e-5)
 
 
