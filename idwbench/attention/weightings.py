@@ -35,6 +35,11 @@ def _argmax(scores: Tensor) -> Tensor:
     return largest.to(scores.dtype) / largest.sum(-1, keepdim=True)
 
 
+def _straight_through(scores: Tensor) -> Tensor:
+    soft = scores.softmax(-1)
+    return _argmax(scores) + (soft - soft.detach())  # the bracket is 0 and has the gradient
+
+
 def _max(scores: Tensor) -> Tensor:
     largest = _is_largest(scores)
     return scores.masked_fill(~largest, 0.0) / largest.sum(-1, keepdim=True)
@@ -124,6 +129,9 @@ WEIGHTINGS: dict[str, Weighting] = {
         Weighting("relu", "max(0, s_j)", "1{s_j > 0}, for i = j", _SAME, _relu),
         Weighting("none", "s_j", "1, for i = j", _SAME, _none, "Katharopoulos et al. 2020, linear attention"),
         Weighting("argmax", "1{s_j = max s}", "0", _SHARE, _argmax),
+        Weighting(
+            "straight_through", "1{s_j = max s}", "as softmax", _SHARE, _straight_through, "Bengio et al. 2013, section 4"
+        ),
         Weighting("max", "s_j 1{s_j = max s}", "1{s_j = max s}, for i = j", _SHARE, _max),
         Weighting(
             *("exact_match", "1{q = k_j}", "0", "equal keys share equally; none: all weights 0", _exact_match),

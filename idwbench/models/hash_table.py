@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 GRADIENT_QUERIES = 32
-_DISTRIBUTIONS = ("softmax", "argmax", "top_k", "sparsemax", "entmax15")
+_DISTRIBUTIONS = ("softmax", "argmax", "straight_through", "top_k", "sparsemax", "entmax15")
 _NUMBERS_AT_ONCE = 2**22
 
 

@@ -110,7 +110,7 @@ def test_half_precision_has_the_error_of_its_rounding(method, weighting, dtype):
     exact = idwbench.scores(inputs.double(), keys.double(), method)
     # Half the distance of two neighbours, and the rounding of float32, which is far smaller.
     torch.testing.assert_close(scores.double(), exact, rtol=0.51 * torch.finfo(dtype).eps, atol=1e-5)
-    if weighting in ("argmax", "max", "top_k"):
+    if weighting in ("argmax", "straight_through", "max", "top_k"):
         return  # two scores that are nearly equal could change places
     exact = idwbench.attend(inputs.double(), keys.double(), values.double(), method, weighting=weighting)
     torch.testing.assert_close(found.double(), exact, rtol=0.51 * torch.finfo(dtype).eps, atol=1e-5)
@@ -141,7 +141,7 @@ def test_distances_whose_squares_exceed_float32_give_the_attention_of_float64(me
 # Weightings
 
 
-SUMS_TO_1 = ["softmax", "argmax", "top_k", "sparsemax", "entmax15"]
+SUMS_TO_1 = ["softmax", "argmax", "straight_through", "top_k", "sparsemax", "entmax15"]
 
 
 def rows(*shape, scale=1.0, seed=0):
@@ -175,6 +175,7 @@ def naive(name, row):
         "relu": lambda: np.maximum(row, 0),
         "none": lambda: row,
         "argmax": lambda: best / 1.0,
+        "straight_through": lambda: best / 1.0,
         "max": lambda: best * row,
         "top_k": lambda: np.where(kept, np.exp(row), 0) / np.exp(row[kept]).sum(),
         "sparsemax": lambda: entmax_by_root(row, 2.0),
@@ -250,11 +251,18 @@ def test_the_gradient_of_every_score_and_weighting_agrees_with_finite_difference
     def attend(*tensors):
         return idwbench.attend(*tensors, score=name, weighting=weighting, **given)
 
-    if weighting not in CONSTANT:
+    if weighting == "straight_through":  # the gradients of queries and keys are those of a softmax
+        found, expected = (
+            torch.autograd.grad(idwbench.attend(*arrays, score=name, weighting=one).sum(), arrays[:2])
+            for one in (weighting, "softmax")
+        )
+        torch.testing.assert_close(found, expected)
+    elif weighting not in CONSTANT:
         assert torch.autograd.gradcheck(attend, arrays, fast_mode=True)
         return
     # Steps, of which finite differences see the flat parts: only the values have a gradient.
     inputs, keys, values = arrays
     assert torch.autograd.gradcheck(lambda v: attend(inputs.detach(), keys.detach(), v), values, fast_mode=True)
     attend(*arrays).sum().backward()
-    assert inputs.grad is None and keys.grad is None and values.grad is not None
+    assert values.grad is not None
+    assert weighting == "straight_through" or (inputs.grad is None and keys.grad is None)
