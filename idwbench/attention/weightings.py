@@ -130,7 +130,12 @@ WEIGHTINGS: dict[str, Weighting] = {
         Weighting("none", "s_j", "1, for i = j", _SAME, _none, "Katharopoulos et al. 2020, linear attention"),
         Weighting("argmax", "1{s_j = max s}", "0", _SHARE, _argmax),
         Weighting(
-            "straight_through", "1{s_j = max s}", "as softmax", _SHARE, _straight_through, "Bengio et al. 2013, section 4"
+            "straight_through",
+            "1{s_j = max s}",
+            "as softmax",
+            _SHARE,
+            _straight_through,
+            "Bengio et al. 2013, section 4",
         ),
         Weighting("max", "s_j 1{s_j = max s}", "1{s_j = max s}, for i = j", _SHARE, _max),
         Weighting(

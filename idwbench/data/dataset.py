@@ -194,7 +194,7 @@ class Dataset(TrainingData):
         for split in self.splits.values():
             if split.inputs.shape[1] != self.n_features:
                 raise ValueError(f"expected {self.n_features} features in each split, got {split.inputs.shape[1]}")
-            if self.task == "regression":
+            if not self.class_names:
                 if split.targets.ndim != 2 or split.targets.shape[1] != self.n_outputs:
                     raise ValueError(f"expected targets (n, {self.n_outputs}) in each split, got {split.targets.shape}")
             elif split.labels.min() < 0 or split.labels.max() >= self.n_outputs:
@@ -202,8 +202,8 @@ class Dataset(TrainingData):
 
     @property
     def task(self) -> Task:
-        """Whether targets are labels, numbers, or the next tokens of a text."""
-        return "language" if self.config.task == "language" else super().task
+        """Whether targets are labels, numbers, the next tokens of a text, or sequences."""
+        return self.config.task if self.config.task in ("language", "sequence_to_sequence") else super().task
 
     @property
     def splits(self) -> dict[str, Split]:

@@ -9,11 +9,12 @@ from idwbench.data.files import load_csv, load_npz
 from idwbench.data.folder import data_folder, resolve_files
 from idwbench.data.images import ARCHIVES, load_images, load_parts
 from idwbench.data.preparation import RawData, prepare
+from idwbench.data.sequences import SEQUENCE_TASKS, load_sequences
 from idwbench.data.synthetic import GENERATORS, TABLES, drawn_numbers, load_lookup, load_synthetic, load_table
 from idwbench.data.text import load_aesop, load_text, load_wikitext_2
 from idwbench.errors import DatasetError
 from idwbench.machine import check_memory
-from idwbench.runs.dataset_base import DatasetConfig, FileConfig
+from idwbench.runs.dataset_base import DatasetConfig, FileConfig, SequencePairsConfig
 from idwbench.runs.datasets import LookupConfig, dataset_label
 
 __all__ = ["LOADERS", "check_size", "load_dataset"]
@@ -34,6 +35,7 @@ LOADERS: dict[str, Callable[[Any, Path], RawData]] = {
     "text": load_text,
     "aesop": load_aesop,
     "wikitext_2": load_wikitext_2,
+    **dict.fromkeys(SEQUENCE_TASKS, load_sequences),
 }
 
 
@@ -43,6 +45,10 @@ def check_size(config: DatasetConfig) -> None:
     if isinstance(config, LookupConfig):  # a key and a value for each item and query
         sizes = {"items": config.items, "queries": config.queries, "validation": config.validation}
         numbers = {name: 2 * size * config.dimensions for name, size in sizes.items()}
+    elif isinstance(config, SequencePairsConfig):
+        length = max(config.longest, config.longest_holdout)
+        sizes = {"train_size": config.train_size, "test_size": config.test_size, "holdout_size": config.holdout_size}
+        numbers = {name: 2 * size * length for name, size in sizes.items()}
     elif config.name in GENERATORS:
         numbers = drawn_numbers(config)
     if numbers:

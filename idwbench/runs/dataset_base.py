@@ -1,12 +1,13 @@
 """What the settings of several data sets share: the base classes of those in `datasets`."""
 
 # No postponed annotations: pydantic would compile each of them again.
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from idwbench.runs.settings import Fraction, Seed, Settings, added_in_0_2
+from idwbench.errors import ConfigError
+from idwbench.runs.settings import Count, Fraction, Seed, Settings, added_in_0_2
 
 __all__ = [
     "LARGEST_VOCABULARY",
@@ -15,12 +16,13 @@ __all__ = [
     "DatasetConfig",
     "FileConfig",
     "LanguageConfig",
+    "SequencePairsConfig",
     "TableConfig",
     "TableFileConfig",
     "Task",
 ]
 
-Task = Literal["classification", "regression", "lookup", "language"]
+Task = Literal["classification", "regression", "lookup", "language", "sequence_to_sequence"]
 
 LARGEST_VOCABULARY = 2**24 - 1  # float32, the type of inputs, has all whole numbers up to it
 
@@ -100,3 +102,31 @@ class LanguageConfig(DatasetConfig):
     validation: Annotated[int | float, BeforeValidator(_check_rows)] = Field(
         default=0.1, description="Tokens for validation: a number, or a fraction of the training part below 1."
     )
+
+
+class SequencePairsConfig(DatasetConfig):
+    """Sequences of letters with the sequences that are to be written for them, drawn by the seed.
+
+    The lengths of the test are those of the training, `shortest` to `longest`; those of the holdout are longer.
+    """
+
+    task: Literal["sequence_to_sequence"] = "sequence_to_sequence"
+    shortest: Annotated[int, Field(ge=1, le=10_000)] = 4
+    longest: Annotated[int, Field(ge=1, le=10_000)] = 10
+    longest_holdout: Annotated[int, Field(ge=1, le=10_000)] = 20
+    train_size: Count = 2000
+    test_size: Count = 500
+    holdout_size: CountOrZero = 500
+    seed: Seed = 0
+
+    @model_validator(mode="after")
+    def _check_lengths(self) -> Self:
+        if self.longest < self.shortest:
+            problem = f"expected at least the shortest length {self.shortest}, got {self.longest}"
+            raise ConfigError(problem, location=("longest",))
+        if self.holdout_size and self.longest_holdout <= self.longest:
+            problem = (
+                f"expected more than the longest length {self.longest} of the training, got {self.longest_holdout}"
+            )
+            raise ConfigError(problem, location=("longest_holdout",))
+        return self

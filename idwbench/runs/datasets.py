@@ -13,6 +13,7 @@ from idwbench.runs.dataset_base import (
     DatasetConfig,
     FileConfig,
     LanguageConfig,
+    SequencePairsConfig,
     TableConfig,
     TableFileConfig,
 )
@@ -36,7 +37,9 @@ __all__ = [
     "NpzConfig",
     "PartsConfig",
     "SineConfig",
+    "SymbolsConfig",
     "TextConfig",
+    "TransliterationConfig",
     "TwoMoonsConfig",
     "UnknownConfig",
     "WikiText2Config",
@@ -296,6 +299,19 @@ class WikiText2Config(LanguageConfig):
     name: Literal["wikitext_2"] = "wikitext_2"
 
 
+class SymbolsConfig(SequencePairsConfig):
+    """Sequences of letters that are to be written again, from the beginning or from the end."""
+
+    name: Literal["copying", "reversing"]
+    symbols: Annotated[int, Field(ge=2, le=26)] = 8
+
+
+class TransliterationConfig(SequencePairsConfig):
+    """Words of Latin letters that are to be written in Greek letters, see `idwbench.data.sequences`."""
+
+    name: Literal["transliteration"] = "transliteration"
+
+
 class UnknownConfig(DatasetConfig):
     """The data of prototypes that were made elsewhere, of which nothing is known; only in model files, not by name."""
 
@@ -311,6 +327,7 @@ DATASETS: dict[str, type[DatasetConfig]] = {
         *(CirclesConfig, BlobsConfig, HypercubeConfig, GaussianQuantilesConfig, Hastie102Config),
         *(ImageConfig, PartsConfig, SineConfig, Friedman1Config, DiabetesConfig, LookupConfig),
         *(NpzConfig, CsvConfig, TextConfig, AesopConfig, WikiText2Config),
+        *(SymbolsConfig, TransliterationConfig),
     )
     for name in get_args(settings.model_fields["name"].annotation)
 }

@@ -48,7 +48,7 @@ class MetricDefinition:
 
     Attributes:
         task: The task whose models have the metric; None for the cost of training, the quality of prototypes,
-            studies of patches, kernel regression, hash tables, and multilayer perceptrons.
+            studies of patches, kernel regression, hash tables, alignments, and multilayer perceptrons.
         function: ``(outputs (n, outputs), targets) -> value``; targets are labels (n,), or numbers (n, outputs), and
             these are in their own units. None if it is not computed from outputs, see `idwbench.models.neighbours`.
         percent: Whether tables show the value times 100.
@@ -89,6 +89,8 @@ METRICS: dict[str, MetricDefinition] = {
         MetricDefinition("gradient_norm", higher_is_better=True),
         *map(MetricDefinition, ("weight_entropy", "score_variance")),
         *(MetricDefinition(name, "language") for name in ("bits_per_character", "perplexity")),
+        *(_share(name, "sequence_to_sequence") for name in ("exact_match", "token_accuracy")),
+        _share("alignment"),
         *map(MetricDefinition, ("loss", "seconds_per_step", "fit_seconds", "predict_seconds")),
         _share("converged"),
         *map(MetricDefinition, ("activation_memory", "queries_without_neighbours")),

@@ -62,10 +62,12 @@ _PARTS_PROTOCOL = _protocol(
     momentum=0.9,
     gradient_clip=1.0,
 )
+_SEQUENCES_PROTOCOL = _protocol(epochs=10, batch_size=64, learning_rate=0.02, gradient_clip=1.0)
 # By the name of the data set: for those of the paper its own (arXiv 2310.18805, section 3); that of `joint` and
 # `sequence` is near the one of arXiv 2202.05798.
 DEFAULT_PROTOCOLS: Mapping[str, Protocol] = {
     **dict.fromkeys([*DATASETS, "unknown"], _protocol(epochs=50, batch_size=16, learning_rate=0.01)),
+    **dict.fromkeys(["copying", "reversing", "transliteration"], _SEQUENCES_PROTOCOL),
     "aesop": _LANGUAGE_PROTOCOL,
     "wikitext_2": _LANGUAGE_PROTOCOL,
     "text": _LANGUAGE_PROTOCOL,

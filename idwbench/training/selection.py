@@ -43,6 +43,7 @@ _MODULES = {
     "transformer_lm": "language_model_engine",
     "lstm_lm": "language_model_engine",
     "mlp": "network_engine",
+    "sequence_to_sequence": "sequence_to_sequence_engine",
     "patch_study": "patch_study_engine",
 }
 # Settings of models that are sizes: each stands for at least one vector of parameters.

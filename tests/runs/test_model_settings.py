@@ -94,7 +94,14 @@ def test_parameters_of_scikit_learn_are_words_and_numbers_that_are_used_and_some
 
 QK_TABLE = {"similarity": "idw", "scaling": "qk_norm", "weighting": "top_k", "k": 3, "projections": "mlp"}
 VIT_LABEL = "width 32, depth 2, heads 4, patch 2, attention p=2, ε=0.001, head p=4, ε=0.001"
+TOP_2 = {"method": "idw", "weighting": "top_k", "k": 2}
 LABELS = [
+    (
+        "sequence_to_sequence",
+        {"method": "context_vector"},
+        "sequence_to_sequence · context_vector · embedding 16, width 32",
+    ),
+    ("sequence_to_sequence", TOP_2, "sequence_to_sequence · idw · top_k, p=2, ε=0.001, k=2, embedding 16, width 32"),
     ("prototypes", {"epsilon": 0.1, "power": 3}, "idw · 16 prototypes · p=3, ε=0.1"),
     ("mlp", {}, "mlp · width 800, depth 2"),
     ("mlp", {"record": True, "record_dtype": "float16"}, "mlp · width 800, depth 2, recorded in float16"),

@@ -27,6 +27,7 @@ from idwbench.sweep.spec import plan, read_sweep
 
 MOONS = "{name: two_moons, train_per_class: 10, test_per_class: 8, holdout_per_class: 10}"
 LOOKUP = "{name: lookup, items: 4, dimensions: 3, queries: 16, noise: 0.1}"
+PAIRS = "{name: copying, symbols: 3, longest: 6, longest_holdout: 7, train_size: 40, test_size: 8, holdout_size: 8}"
 TEXT = "{name: text, path: own.txt}"
 SMALL = "depth: 1, width: 8, heads: 2, context: 8"
 # By data set the blocks of a grid, and the number of runs of each with two seeds.
@@ -47,6 +48,10 @@ SWEEPS = {
         "{kind: hash_table, weighting: exact_match}": 2,
         "{kind: hash_table, similarity: [inner_product, idw], scaling: [none, qk_norm]}": 8,
         "{kind: hash_table, similarity: idw, projections: linear, learning_rate: [0.01, 0.1]}": 4,
+    },
+    PAIRS: {
+        "{kind: sequence_to_sequence, method: [context_vector, additive], embedding: 3, width: 4}": 4,
+        "{kind: sequence_to_sequence, method: idw, weighting: [softmax, straight_through], power: [2, 4], width: 4}": 8,
     },
     TEXT: {
         f"{{kind: transformer_lm, method: scaled_dot, learning_rate: [0.001, 0.01], {SMALL}}}": 4,
@@ -72,7 +77,7 @@ def trained(tmp_path_factory):
     return sweep
 
 
-@pytest.fixture(params=SWEEPS, ids=["two_moons", "lookup", "text"])
+@pytest.fixture(params=SWEEPS, ids=["two_moons", "lookup", "pairs", "text"])
 def stored(request, trained):
     return trained(request.param)
 

@@ -102,9 +102,10 @@ def test_the_docs_list_the_settings_of_every_data_set_with_their_defaults():
 def test_the_docs_list_the_settings_of_the_protocol_with_their_defaults():
     rows = table("protocol")
     assert [row[0].strip("`") for row in rows] == [*Protocol.model_fields]
-    defaults = [DEFAULT_PROTOCOLS[name] for name in ("two_moons", "mnist", "joint", "aesop", "digits")]
+    defaults = [DEFAULT_PROTOCOLS[name] for name in ("two_moons", "mnist", "joint", "aesop", "copying", "digits")]
     assert DEFAULT_PROTOCOLS["mnist"] == DEFAULT_PROTOCOLS["fashion_mnist"]
     assert DEFAULT_PROTOCOLS["joint"] == DEFAULT_PROTOCOLS["sequence"]
+    assert len({DEFAULT_PROTOCOLS[name] for name in ("copying", "reversing", "transliteration")}) == 1
     assert DEFAULT_PROTOCOLS["aesop"] == DEFAULT_PROTOCOLS["wikitext_2"] == DEFAULT_PROTOCOLS["text"]
     for name, _, *documented in rows:
         assert documented == [str(getattr(protocol, name.strip("`"))) for protocol in defaults]

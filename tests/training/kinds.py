@@ -97,7 +97,18 @@ def _table(**settings):
     return Example(lambda folder: (config, load_dataset(config.dataset)))
 
 
+def _sequences(**settings):
+    data = {"name": "copying", "symbols": 3, "shortest": 2, "longest": 4, "longest_holdout": 6, "validation": 8}
+    sizes = {"train_size": 38, "test_size": 9, "holdout_size": 6}
+    protocol = {"epochs": 3, "batch_size": 16, "learning_rate": 0.05}
+    config = run_config({**data, **sizes}, kind="sequence_to_sequence", embedding=3, width=6, **protocol, **settings)
+    return Example(lambda folder: (config, load_dataset(config.dataset)))
+
+
 RESUMED = {
+    "sequences by one context vector": _sequences(method="context_vector"),
+    "sequences by soft look-up": _sequences(method="additive"),
+    "sequences by hard look-up": _sequences(method="idw", weighting="straight_through"),
     "network with a linear head": _network(encoder="conv", width=2, depth=2),
     "network with prototypes": _network(**IDW_HEAD, optimizer="sgd", momentum=0.9),
     "network of numbers": _network(make_regression(), **IDW_HEAD),

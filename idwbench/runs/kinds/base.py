@@ -113,11 +113,15 @@ class ModelSettings(Settings):
         """Check that the model supports a data set.
 
         Raises:
-            ConfigError: it does not; by default the data set is a text, or a sequence of two.
+            ConfigError: it does not; by default the data set is a text, or pairs of sequences, or a sequence of two.
         """
         if dataset.task == "language":
             problem = f"{dataset_label(dataset)} is a text, which the kind {self.kind} does not support"
             hint = "give a .csv or .npz file or another data set; in a sweep or in Python, kind: lstm_lm takes texts"
+            raise ConfigError(problem, location=("dataset",), hint=hint)
+        if dataset.task == "sequence_to_sequence":
+            problem = f"{dataset.name} has pairs of sequences, which the kind {self.kind} does not support"
+            hint = "in a sweep or in Python, kind: sequence_to_sequence does"
             raise ConfigError(problem, location=("dataset",), hint=hint)
         if dataset.name == "sequence":
             problem = f"the kind {self.kind} does not train on one data set after the other"

@@ -54,7 +54,7 @@ class MlpConfig(NoPrototypes, NoPlugin, NoParameters, ModelSettings):
 
     def check_dataset(self, dataset: DatasetConfig) -> None:
         """Raise `ConfigError` unless the data set has classes."""
-        if dataset.task == "language":
+        if dataset.task in ("language", "sequence_to_sequence"):
             super().check_dataset(dataset)
         if dataset.task != "classification":
             problem = f"mlp needs classes, and the data set {dataset.name} has none"

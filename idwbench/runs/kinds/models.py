@@ -20,6 +20,7 @@ from idwbench.runs.kinds.network import ATTENTION_PREFIX, NetworkConfig
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.kinds.scikit_learn import SCIKIT_LEARN_METHODS, ScikitLearnConfig
+from idwbench.runs.kinds.sequence_to_sequence import ADDITIVE, SequenceToSequenceConfig
 from idwbench.runs.kinds.transformer_lm import LanguageModelConfig
 from idwbench.runs.settings import validated
 
@@ -36,6 +37,7 @@ _AnyConfig = (
     | LanguageModelConfig
     | LstmConfig
     | MlpConfig
+    | SequenceToSequenceConfig
 )
 ModelConfig = Annotated[_AnyConfig, Field(discriminator="kind")]
 MODELS: dict[str, type[_AnyConfig]] = {
@@ -49,6 +51,7 @@ MODELS: dict[str, type[_AnyConfig]] = {
     "transformer_lm": LanguageModelConfig,
     "lstm_lm": LstmConfig,
     "mlp": MlpConfig,
+    "sequence_to_sequence": SequenceToSequenceConfig,
 }
 # Fields that follow from flat settings.
 _DERIVED = {"parameters", "plugin_sha256"}
@@ -64,7 +67,8 @@ def model_setting_names() -> list[str]:
     weightings = [parameter.name for weighting in WEIGHTINGS.values() for parameter in weighting.parameters]
     attention = [f"{ATTENTION_PREFIX}{name}" for name in all_parameters()]
     scikit_learn = [parameter.name for method in SCIKIT_LEARN_METHODS.values() for parameter in method.parameters]
-    names = [*fields, *all_parameters(), *kernels, *weightings, *attention, *scikit_learn]
+    additive = [parameter.name for parameter in ADDITIVE.parameters]
+    names = [*fields, *all_parameters(), *additive, *kernels, *weightings, *attention, *scikit_learn]
     return [*dict.fromkeys(names)]
 
 
