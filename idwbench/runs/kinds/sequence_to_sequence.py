@@ -18,7 +18,6 @@ from idwbench.runs.kinds.base import (
     check_softmax,
     given_method,
     method_label,
-    plugin_words,
 )
 from idwbench.runs.settings import Count
 
@@ -69,7 +68,8 @@ class SequenceToSequenceConfig(NoPrototypes, ModelSettings):
             others = {name: value for name, value in self.parameters.items() if name not in own}
             words = [self.weighting, method_label(self.method, others), chosen.label(own)]
         words += [f"{name} {getattr(self, name)}" for name in ("embedding", "width")]
-        return ", ".join(filter(None, [*words, *plugin_words(self.plugin_sha256)]))
+        words += [] if self.plugin_sha256 is None else [f"plugin {self.plugin_sha256[:8]}"]
+        return ", ".join(filter(None, words))
 
     def check_dataset(self, dataset: DatasetConfig) -> None:
         """Raise `ConfigError` unless the data set has pairs of sequences."""
