@@ -31,7 +31,7 @@ OPTIONS = {
     "undo": option("Remove the patch with this number in --list.", panel="Data"),
     "output": option("Model file to write; required without --dry-run or --list.", "-o", "--output"),
     "radius": option("Radius in scaled units; auto: no right training prediction changes.", panel="Patch"),
-    "steepness": option("How steeply the weight falls beyond the radius.", panel="Patch"),
+    "steepness": option("How steeply the weight falls beyond the radius (default: 32 or more).", panel="Patch"),
     "margin": option("Lead over the next logit (default: 2 or more; with --exact the least).", panel="Patch"),
     "confidence": option("Probability of the label, in place of --margin.", panel="Patch"),
     "exact": option("The paper's patch of this exact input, of the weight of the others.", "--exact", panel="Patch"),
@@ -52,7 +52,7 @@ def patch(
     undo: int | None = None,
     output: Path | None = None,
     radius: str = "auto",
-    steepness: float = 32.0,
+    steepness: float | None = None,
     margin: float | None = None,
     confidence: float | None = None,
     exact: bool = False,
@@ -73,8 +73,8 @@ def patch(
     action = _action([name for name, value in given.items() if value is not None], label, target)
     settings: dict[str, Any] = {"radius": radius, "steepness": steepness, "margin": margin, "confidence": confidence}
     if action in ("undo", "list"):
-        shape = {"radius": radius != "auto", "steepness": steepness != 32.0}
-        refuse(f"cannot be combined with --{action}", **{**settings, **shape, "exact": exact, "eta": eta})
+        options = {**settings, "radius": radius != "auto", "exact": exact, "eta": eta}
+        refuse(f"cannot be combined with --{action}", **options)
         refuse(f"cannot be combined with --{action}", merge=merge, keep=keep)
     if action == "list":
         refuse("cannot be combined with --list", output=output, dry_run=dry_run)

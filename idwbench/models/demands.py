@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from idwbench.errors import PatchError
 from idwbench.models.patches import Floats
 
-__all__ = ["DEFAULT_MARGIN", "DEFAULT_STEEPNESS", "Criterion", "Demand", "Kind", "demand_settings"]
+__all__ = ["DEFAULT_MARGIN", "DEFAULT_STEEPNESS", "STEEPEST", "Criterion", "Demand", "Kind", "demand_settings"]
 
 DEFAULT_MARGIN, DEFAULT_STEEPNESS = 2.0, 32.0
 # Of weak models, whose logits differ little, a margin of 2 alone gives a probability below one half.
 _LEAST_PROBABILITY = 0.7
 # The largest power of `idw`, too.
-_STEEPEST = 1e12
+STEEPEST = 1e12
 # The part of Δ by which the smallest winning value exceeds that of the tie.
 _WINNING = 1e-3
 # What an output may lack, as a part of what is wanted, and of the largest logit for its rounding.
@@ -72,7 +72,7 @@ class Demand:
             and by the authors' code. ``keep``: the network's own answer must stay, without a prototype.
         criterion: The condition on the logits.
         radius: r of a local patch; None for the largest that changes no correct prediction.
-        steepness: s of a local patch.
+        steepness: s of a local patch; None for 32, or more where the radius would be next to nothing.
         name: What messages call it.
         x: The input as the user gave it; None for the numbers of the query.
     """
@@ -83,7 +83,7 @@ class Demand:
     kind: Kind = "local"
     criterion: Criterion = field(default_factory=Criterion)
     radius: float | None = None
-    steepness: float = DEFAULT_STEEPNESS
+    steepness: float | None = None
     name: str = "this input"
     x: str | list[float] | None = None
 
@@ -94,16 +94,17 @@ class Demand:
         for name, value in (("radius", self.radius), ("steepness", self.steepness)):
             if value is not None and not (value > 0 and math.isfinite(value)):
                 raise PatchError(f"expected a finite number above 0, got {value:g}", location=(name,))
-        if self.steepness > _STEEPEST:
-            raise PatchError(f"expected at most {_STEEPEST:g}, got {self.steepness:g}", location=("steepness",))
+        if self.steepness is not None and self.steepness > STEEPEST:
+            raise PatchError(f"expected at most {STEEPEST:g}, got {self.steepness:g}", location=("steepness",))
 
     @property
     def identity(self) -> tuple[object, ...]:
         """What makes two demands the same; orders them, so that their solution does not depend on their order."""
         target = b"" if self.target is None else self.target.tobytes()
-        radius, label = (-1.0 if one is None else float(one) for one in (self.radius, self.label))
+        numbers = self.radius, self.steepness, self.label
+        radius, steepness, label = (-1.0 if one is None else float(one) for one in numbers)
         # An exact patch has a shape of its own, which files record.
-        shape = (radius, self.steepness) if self.kind == "local" else (0.0, 0.0)
+        shape = (radius, steepness) if self.kind == "local" else (0.0, 0.0)
         return self.query.tobytes(), label, target, self.kind, self.criterion.kind, self.criterion.amount, *shape
 
     @property
@@ -164,7 +165,7 @@ class Demand:
 def demand_settings(
     kind: str = "local",
     radius: float | str | None = None,
-    steepness: float | None = DEFAULT_STEEPNESS,
+    steepness: float | None = None,
     margin: float | None = None,
     confidence: float | None = None,
 ) -> dict[str, Any]:
@@ -173,7 +174,7 @@ def demand_settings(
     Args:
         kind: ``local``, ``exact``, ``printed`` or ``authors``.
         radius: In scaled units; None or ``auto`` for the largest that changes no right prediction.
-        steepness: Of a local patch; None for 32.
+        steepness: Of a local patch; by default 32, or more where the radius would be next to nothing.
         margin: Lead of the label's logit over the next. By default of local patches 2, and more until the probability
             is 0.7; otherwise the smallest that wins.
         confidence: Probability of the label, in place of a margin.
@@ -186,9 +187,8 @@ def demand_settings(
     given = {"radius": None if radius == "auto" else radius, "steepness": steepness}
     given |= {"margin": margin, "confidence": confidence}
     numbers = {name: _number(name, value) for name, value in given.items() if value is not None}
-    shape = {"radius": numbers.get("radius"), "steepness": numbers.get("steepness", DEFAULT_STEEPNESS)}
-    for name, default in (("radius", None), ("steepness", DEFAULT_STEEPNESS)):
-        if kind != "local" and shape[name] != default:
+    for name in ("radius", "steepness"):
+        if kind != "local" and name in numbers:
             raise PatchError("an exact patch has its own", location=(name,))
     amounts = [name for name in ("margin", "confidence") if name in numbers]
     if kind in ("printed", "authors") and amounts:
@@ -198,6 +198,7 @@ def demand_settings(
     criterion = Criterion() if kind == "local" else Criterion("wins", 0.0)
     for name in amounts:
         criterion = Criterion(name, numbers[name])
+    shape = {name: numbers.get(name) for name in ("radius", "steepness")}
     return {"kind": kind, "criterion": criterion, **shape}
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from idwbench.errors import ModelFileError, PatchError
 from idwbench.models.certificates import certified_radius, reach
-from idwbench.models.demands import Criterion, Demand, Kind
+from idwbench.models.demands import DEFAULT_STEEPNESS, Criterion, Demand, Kind
 from idwbench.models.patch_solution import exact_shape, solve
 from idwbench.models.patches import Base, Floats, PatchPrototypes
 from idwbench.models.radii import Rows
@@ -32,6 +32,7 @@ class PatchRecord(BaseModel):
         amount: Its amount.
         radius_given: The radius requested; None for the largest that changes no right prediction.
         steepness: s of its prototype, or of the one requested.
+        steepness_is_chosen: Whether the user gave none.
         label_before: The model's answer without patches; None of a regression.
         log_peak: log w₀ of its prototype; None if it has none.
         radius: r of its prototype, in scaled units.
@@ -50,6 +51,7 @@ class PatchRecord(BaseModel):
     amount: float
     radius_given: float | None = None
     steepness: Annotated[float, Field(gt=0)]
+    steepness_is_chosen: bool = False
     label_before: int | None = None
     log_peak: float | None = None
     radius: Annotated[float, Field(gt=0)] | None = None
@@ -65,7 +67,7 @@ class PatchRecord(BaseModel):
         """Return the demand; raises `PatchError` if a part is out of range."""
         criterion = Criterion(self.criterion, self.amount)  # type: ignore[arg-type]  # checked there
         target = None if self.target is None else np.array(self.target)
-        shape = self.radius_given, self.steepness
+        shape = self.radius_given, None if self.steepness_is_chosen else self.steepness
         return Demand(query, self.label, target, self.kind, criterion, *shape, name, self.x)
 
     def fits(self, n_outputs: int, *, is_classification: bool) -> bool:
@@ -188,7 +190,7 @@ def solved_repairs(base: Base, demands: Sequence[Demand], rows: Rows | None = No
     farthest = np.linalg.norm(np.maximum(np.abs(inputs - low), np.abs(inputs - high)), axis=1)
     records, place = [], 0
     for row, demand in enumerate(demands):
-        solved: dict[str, Any] = {"steepness": demand.steepness}
+        solved: dict[str, Any] = {"steepness": demand.steepness or DEFAULT_STEEPNESS}
         if solution.has_prototype[row]:
             parts = {"log_peak": patches.log_peaks, "radius": patches.radii, "steepness": patches.steepness}
             solved |= {name: float(part[place]) for name, part in parts.items()}
@@ -206,6 +208,7 @@ def solved_repairs(base: Base, demands: Sequence[Demand], rows: Rows | None = No
                 criterion=demand.criterion.kind,
                 amount=demand.criterion.amount,
                 radius_given=demand.radius,
+                steepness_is_chosen=demand.steepness is None,
                 **solved,
             )
         )

@@ -18,7 +18,7 @@ from itertools import combinations
 import numpy as np
 
 from idwbench.errors import PatchConflictError, PatchError
-from idwbench.models.demands import Demand
+from idwbench.models.demands import DEFAULT_STEEPNESS, Demand
 from idwbench.models.neighbours import squared_distances
 from idwbench.models.patches import OTHER_PEAK, Base, Floats, PatchPrototypes, States
 from idwbench.models.radii import Fence, Mask, Rows, error_slack, largest_cap
@@ -66,6 +66,8 @@ def solve(base: Base, demands: Sequence[Demand], rows: Rows | None = None, *, me
         PatchConflictError: they cannot hold together.
         PatchError: a demand that this network cannot meet, or no rows for a radius.
     """
+    if base.method.name == "idw":  # whose weights are powers of the distance themselves
+        demands = [replace(one, steepness=one.steepness or DEFAULT_STEEPNESS) for one in demands]
     first = {one.identity: place for place, one in reversed(list(enumerate(demands)))}  # equal ones are one
     order = np.array([first[identity] for identity in sorted(first)])
     ordered = [demands[place] for place in order]
@@ -118,11 +120,14 @@ class _Problem:
         at_demands = self._at_demands(states, needs, sq_dist, slack)
         self.fences = [at_demands.take(~needs)]
         if rows is not None and self.is_widest.any():
-            training = Fence.of(base, rows, keys, slack).right()
+            training, cap = Fence.of(base, rows, keys, slack).right(), largest_cap(rows.inputs)
+            is_free = self.is_widest & np.array([one.steepness is None for one in self.demands])
+            least = np.where(is_free, training.least_steepness(self.alone, cap), 0.0)
+            self.alone = replace(self.alone, steepness=np.maximum(self.alone.steepness, least))
             limits = np.concatenate([one.largest_radii(self.alone) for one in (training, at_demands)]).min(0)
             if (limits == 0)[self.is_widest].any():
                 raise self._conflict()
-            limits = np.minimum(limits, largest_cap(rows.inputs))
+            limits = np.minimum(limits, cap)
             if np.isinf(limits[self.is_widest]).any():
                 problem = "the largest radius needs different rows of the training data"
                 raise PatchError(problem, location=("radius",), hint="give a number")
@@ -303,7 +308,7 @@ def prototypes_alone(base: Base, demands: Sequence[Demand], states: States) -> t
             raise PatchError(f"{demand.name} is a key, which outweighs every patch with ε = 0", hint="train with ε > 0")
         peak = log_sum + np.log(OTHER_PEAK) if base.log_peak is None else base.log_peak
         radius = np.nan if demand.radius is None else demand.radius
-        shape = (peak, radius, demand.steepness) if demand.kind == "local" else exact_shape(base)
+        shape = (peak, radius, demand.steepness or DEFAULT_STEEPNESS) if demand.kind == "local" else exact_shape(base)
         ratio = float(np.exp(min(log_sum - shape[0], 700.0)))
         eta, value = 0.0, np.zeros_like(outputs) if demand.kind != "local" else outputs.copy()
         with np.errstate(over="ignore", invalid="ignore"):

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.attention.scores import HIT_SQ_DIST
+from idwbench.models.demands import DEFAULT_STEEPNESS, STEEPEST
 from idwbench.models.neighbours import SquaredDistances, squared_distances
 from idwbench.models.patches import Base, Floats, PatchPrototypes, States
 
@@ -151,15 +152,32 @@ class Fence:
         limits[is_hit] = np.inf
         return limits + np.where(is_hit, 0.0, self.states.log_sum)[:, None]
 
+    def _log_ratios(self, patches: PatchPrototypes) -> tuple[Floats, Floats]:
+        """Return log(w₀/w* − 1) and log d (n, patches); −∞ and ∞ where a patch cannot do harm."""
+        excess = patches.log_peaks - self.largest_log_weights(patches.values)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log_ratio = np.where(excess > 0, excess + np.log(-np.expm1(-np.maximum(excess, 1e-300))), -np.inf)
+            log_distances = np.log(np.where(self.sq_dist > HIT_SQ_DIST, self.sq_dist, 0.0)) / 2
+        return log_ratio, np.where(excess > 0, log_distances, np.inf)
+
     def largest_radii(self, patches: PatchPrototypes) -> Floats:
         """Return the largest radii (n, patches) with which each patch alone does no harm; 0 for a row at its key."""
-        excess = patches.log_peaks - self.largest_log_weights(patches.values)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            # log(exp(excess) − 1), of weights that are above the largest.
-            log_ratio = np.where(excess > 0, excess + np.log(-np.expm1(-np.maximum(excess, 1e-300))), -np.inf)
-            distances = np.log(np.where(self.sq_dist > HIT_SQ_DIST, self.sq_dist, 0.0)) / 2
-            limits = np.exp(distances - log_ratio / patches.steepness)
-        return np.where(excess > 0, limits, np.inf)
+        log_ratio, log_distances = self._log_ratios(patches)
+        with np.errstate(over="ignore"):
+            return np.asarray(np.exp(log_distances - log_ratio / patches.steepness))
+
+    def least_steepness(self, patches: PatchPrototypes, cap: float) -> Floats:
+        """Return 32·2ᵏ (patches,), the least steepness whose radius is half of that of the steepest patch, or more.
+
+        The latter, D, is the distance of the nearest row that can be harmed, or the cap. A row at the distance d leaves
+        the radius d·(w₀/w* − 1)^(−1/s), which is no less than D/2 if s ≥ log(w₀/w* − 1)/log(2d/D).
+        """
+        log_ratio, log_distances = self._log_ratios(patches)
+        steepest = np.minimum(log_distances.min(0, initial=np.inf), np.log(cap))
+        is_limit = log_ratio > 0
+        least = np.where(is_limit, log_ratio, 0.0) / np.where(is_limit, log_distances - steepest + np.log(2), 1.0)
+        doublings = np.ceil(np.log2(np.maximum(least.max(0, initial=0.0) / DEFAULT_STEEPNESS, 1.0)))
+        return np.asarray(np.minimum(DEFAULT_STEEPNESS * 2.0**doublings, STEEPEST))
 
     def near(self, patches: PatchPrototypes) -> Fence:
         """Return the fence of the rows that patches with these radii, or smaller ones, could break at once."""

@@ -1,5 +1,7 @@
 """Patches that meet demands, against float64 NumPy written from the formulas."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -101,6 +103,24 @@ def test_the_radius_alone_is_the_largest_that_bisection_finds(base, rows):
         np.fill_diagonal(distances, np.inf)
         assert not harms(1 - 1e-6)
         assert harms(1 + 1e-6) or radius <= np.quantile(distances.min(1), 1.0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_steepness_that_is_not_given_leaves_a_radius_where_weights_fall_fast(method):
+    base = network(method)
+    near = rows_of(base)
+    # The weights of `neg_dist` are smaller there by exp(−200) and more.
+    inputs = np.concatenate([near.inputs[:-20], 8 * near.inputs[:10]])
+    rows = Rows(inputs, base.states(inputs).outputs.argmax(1))
+    for demand in demands_of(near)[:5]:
+        chosen, plain = (solve(base, [replace(demand, steepness=s)], rows).prototypes for s in (None, 32.0))
+        assert (chosen.outputs(base, inputs).argmax(1) == rows.targets).all()
+        assert chosen.radii >= plain.radii and chosen.steepness >= 32
+        if method == "idw":
+            assert (chosen.radii, chosen.steepness) == (plain.radii, 32.0)
+        if method == "neg_dist":
+            distances = np.linalg.norm(inputs - demand.query, axis=1)
+            assert plain.radii < 0.2 * distances.min() and chosen.radii > 0.45 * distances.min()
 
 
 def test_the_value_keeps_what_the_network_says_but_for_the_label(base, rows, demand):

@@ -279,7 +279,7 @@ def test_a_wrong_row_of_kept_inputs_is_named(moons, tmp_path):
     [
         ({"kind": "keep"}, "kind: expected local, exact, printed or authors, got 'keep'"),
         ({"kind": "exact", "radius": 3}, "radius: an exact patch has its own"),
-        ({"kind": "authors", "steepness": 8.0}, "steepness: an exact patch has its own"),
+        ({"kind": "authors", "steepness": 32.0}, "steepness: an exact patch has its own"),
         ({"kind": "printed", "margin": 1.0}, "margin: the formula 'printed' has none"),
         ({"kind": "authors", "confidence": 0.9}, "confidence: the formula 'authors' has none"),
         ({"margin": 1.0, "confidence": 0.9}, "confidence: cannot be combined with margin"),
