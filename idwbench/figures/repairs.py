@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -35,15 +34,8 @@ _COLUMNS, _SIDE = 4, 2.5
 _LINEAR = 10.0
 
 
-@dataclass(frozen=True)
-class PlanePoint:
-    """A way in a plane: measures over seeds.
-
-    Attributes:
-        way: Its name.
-        harm: Other test predictions that became wrong.
-        benefit: Other test predictions that became right.
-    """
+class PlanePoint(NamedTuple):
+    """A way in a plane: numbers of other test predictions that became wrong, and that became right, over seeds."""
 
     way: str
     harm: Statistic
@@ -112,7 +104,7 @@ def _draw_planes(planes: Sequence[tuple[str, Sequence[PlanePoint]]], linear: flo
         f"Each point: mean ± sample standard deviation over {seeds_label(seeds)}; {meaning}.",
         f"Above the line a way helps more than it harms. Axes are linear up to {linear:g} and logarithmic beyond.",
     ]
-    handles = [_mark(way) for way in PATCH_WAYS if way in shown]
+    handles = [Line2D([], [], label=WAY_LABELS[way], **_style(way)) for way in PATCH_WAYS if way in shown]
     width = max(0.4 + columns * _SIDE, 5.5)
     figure, body = new_page(width, n_rows * (_SIDE + 0.2) + 0.3, caption, handles)
     grid = body.subplots(n_rows, columns, squeeze=False, sharex=True, sharey=True)
@@ -131,17 +123,8 @@ def _draw_planes(planes: Sequence[tuple[str, Sequence[PlanePoint]]], linear: flo
 
 
 def _style(way: str) -> dict[str, Any]:
-    return {
-        "color": class_colour(_COLOURS[way]),
-        "marker": _MARKERS[way],
-        "markersize": 6,
-        "markeredgecolor": PAPER,
-        "linestyle": "none",
-    }
-
-
-def _mark(way: str) -> Line2D:
-    return Line2D([], [], label=WAY_LABELS[way], **_style(way))
+    colours = {"color": class_colour(_COLOURS[way]), "markeredgecolor": PAPER}
+    return {**colours, "marker": _MARKERS[way], "markersize": 6, "linestyle": "none"}
 
 
 def _draw_plane(axes: Axes, points: Sequence[PlanePoint], linear: float) -> None:
@@ -167,6 +150,9 @@ def repairs_by_number_figure(selection: Selection) -> Figure:
         ConfigError: no complete comparison.
     """
     models = [row for row, _ in _models(selection) if isinstance(row.model, PatchStudyConfig)][:_COLUMNS]
+    if not models:
+        problem = "no complete run of kind 'patch_study' with compare: true"
+        raise ConfigError(problem, hint="the heads of networks are not compared by number")
     arrays = [[selection.store.load_arrays(key) for key in row.run_keys] for row in models]
     measures = (
         ("right less wrong", ("better", "worse"), False),
@@ -196,18 +182,14 @@ def _counts(studies: Sequence[dict[str, NDArray[Any]]]) -> list[int]:
 
 
 def _lines(studies: Sequence[dict[str, NDArray[Any]]], names: Sequence[str]) -> list[Line]:
-    """Return the line of each way that has the measures."""
-    lines = [_line(way, studies, names) for way in _BY_NUMBER]
-    return [line for line in lines if np.isfinite(line.values).any()]
-
-
-def _line(way: str, studies: Sequence[dict[str, NDArray[Any]]], names: Sequence[str]) -> Line:
-    place, columns, counts = PATCH_WAYS.index(way), [PATCH_MEASURES.index(name) for name in names], _counts(studies)
-    values = []
-    for study in studies:
-        table = study["together"][place][:, [study["counts"].tolist().index(n) for n in counts]][columns]
-        values.append(table[0] - table[1] if len(columns) > 1 else table[0])
-    is_point = np.isfinite(values).any(0).sum() == 1
-    return Line(
-        WAY_LABELS[way], class_colour(_COLOURS[way]), "-", np.array(counts), np.array(values), markers=bool(is_point)
-    )
+    """Return the line of a measure, or of the difference of two, of each way that has them."""
+    lines, counts = [], _counts(studies)
+    columns = [[study["counts"].tolist().index(n) for n in counts] for study in studies]
+    for way in _BY_NUMBER:
+        tables = [study["together"][PATCH_WAYS.index(way)][:, own] for study, own in zip(studies, columns, strict=True)]
+        measured = np.array([[table[PATCH_MEASURES.index(name)] for name in names] for table in tables])
+        values = measured[:, 0] - measured[:, 1:].sum(1)
+        n = np.isfinite(values).any(0).sum()
+        line = Line(WAY_LABELS[way], class_colour(_COLOURS[way]), "-", np.array(counts), values, markers=bool(n == 1))
+        lines += [line] if n else []
+    return lines

@@ -23,6 +23,7 @@ from matplotlib.text import Text
 from idwbench.attention.scores import METHODS
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.files import write_file
+from idwbench.report.labels import range_label
 from idwbench.report.statistics import Statistic
 
 __all__ = [
@@ -85,8 +86,7 @@ def percent_label(measured: Statistic) -> str:
 
 def seeds_label(counts: Collection[int]) -> str:
     """Return ``10 seeds``, or ``3 to 10 seeds`` if the numbers of seeds differ."""
-    low, high = min(counts), max(counts)
-    return f"{low} seed{'s' if low > 1 else ''}" if low == high else f"{low} to {high} seeds"
+    return f"{range_label(counts)} seed{'s' if max(counts) > 1 else ''}"
 
 
 def class_colour(index: int) -> str:

@@ -8,11 +8,20 @@ from dataclasses import replace
 import pandas
 
 from idwbench.errors import ConfigError
-from idwbench.report.labels import count_label, metric_label, protocol_label
+from idwbench.report.labels import count_label, metric_label, range_label
 from idwbench.report.leaderboard import chosen_split
 from idwbench.report.statistics import Statistic, compare, higher_is_better, rounded
 from idwbench.report.summaries import Section, section_tables
-from idwbench.report.tables import MARKED, MISSING, Column, Table, model_columns, nonempty, statistic_column
+from idwbench.report.tables import (
+    MARKED,
+    MISSING,
+    MODEL_COLUMNS,
+    Column,
+    Table,
+    nonempty,
+    row_columns,
+    statistic_column,
+)
 
 __all__ = ["by_dataset"]
 
@@ -52,7 +61,8 @@ def by_dataset(sections: Sequence[Section], split: str | None = None) -> tuple[T
     parts = [columns[start : start + _COLUMNS_OF_A_TABLE] for start in range(0, len(columns), _COLUMNS_OF_A_TABLE)]
     if len(sections) > 1:
         parts[-1].append(Column("rank", "mean rank", _ranks(measured, metric), numeric=True))
-    first = nonempty(model_columns(models, (str(row.model.prototypes or MISSING) for row in models)))
+    counts = Column("prototypes", "prototypes", [str(row.model.prototypes or MISSING) for row in models], numeric=True)
+    first = nonempty([*row_columns(models, MODEL_COLUMNS[:2]), counts])
     tables = [
         Table(
             title=_title(sections),
@@ -88,14 +98,14 @@ def _ranks(columns: Sequence[Sequence[Statistic | None]], metric: str) -> list[s
 
 
 def _title(sections: Sequence[Section]) -> str:
-    protocols = list(dict.fromkeys(protocol_label(section.config.protocol) for section in sections))
+    protocols = list(dict.fromkeys(section.protocol for section in sections))
     return " · ".join([count_label(len(sections), "data set"), *(protocols if len(protocols) == 1 else [])])
 
 
 def _caption(sections: Sequence[Section], split: str, *, is_marked: bool) -> str:
-    counts = sorted({row.n for section in sections for row in section.rows if row.n})
-    seeds = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1])))) if counts else ""
-    over = "" if not counts or counts[-1] == 1 else f", mean ± sample standard deviation over {seeds} seeds"
+    counts = {row.n for section in sections for row in section.rows if row.n}
+    has_spread = max(counts, default=1) > 1
+    over = f", mean ± sample standard deviation over {range_label(counts)} seeds" if has_spread else ""
     marks = f"{MARKED}best mean of the data set" if is_marked else ""
     return f"Metric: {metric_label(sections[0].metric)} on the split {split}{over}{marks}."
 
@@ -104,7 +114,7 @@ def _notes(sections: Sequence[Section], headers: Sequence[str], tests: Sequence[
     """Return the settings that differ from the default or tell columns apart, and notes on what is shown."""
     settings = []
     for section, header in zip(sections, headers, strict=True):
-        words = section.title.removesuffix(f" · {protocol_label(section.config.protocol)}")
+        words = section.title.removesuffix(f" · {section.protocol}")
         words = words.removesuffix(f" · {len(section.data_seeds)} seeds of the data")
         if header != section.config.dataset_label:
             settings.append(f"{header}: {section.title}.")

@@ -14,7 +14,6 @@ from idwbench.runs.datasets import dataset_label
 from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.kinds.scikit_learn import SCIKIT_LEARN_METHODS, ScikitLearnConfig
 from idwbench.runs.metrics import METRICS
-from idwbench.runs.protocol import Protocol
 from idwbench.runs.settings import Settings
 
 __all__ = [
@@ -25,8 +24,9 @@ __all__ = [
     "metric_label",
     "ordered_parameters",
     "plain_value",
-    "protocol_label",
+    "range_label",
     "setting_label",
+    "setting_labels",
     "setting_names",
     "sortable",
     "value_label",
@@ -42,6 +42,11 @@ _UNTITLED = (*_OF_FILES, "sha256", "plugin_sha256", "kind")
 def count_label(count: int, noun: str) -> str:
     """Return ``1 run`` or ``2 runs``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def range_label(numbers: Collection[int]) -> str:
+    """Return ``3 to 10`` for the least and the largest of some numbers, or ``10`` if they are equal."""
+    return " to ".join(str(number) for number in dict.fromkeys((min(numbers), max(numbers))))
 
 
 def metric_label(metric: str) -> str:
@@ -85,15 +90,14 @@ def setting_label(name: str, value: object) -> str:
     return f"{name.replace('_', ' ')} {plain_value(value)}"
 
 
-def protocol_label(protocol: Protocol) -> str:
-    """Return ``epochs 50 · batch size 4 · learning rate 0.001`` and all settings that differ from their default."""
-    return " · ".join(setting_label(name, value) for name, value in _chosen(protocol))
-
-
-def _chosen(settings: Settings) -> Iterator[tuple[str, Any]]:
-    """Yield the settings that have no default or differ from it."""
+def setting_labels(settings: Settings, others: Collection[str] = ()) -> dict[str, str]:
+    """Return the labels of settings that have no default or differ from it, and of `others`, by name."""
     fields = type(settings).model_fields
-    return ((name, v) for name, v in settings if fields[name].is_required() or v != fields[name].default)
+    return {
+        name: setting_label(name, value[:8] if name == "sha256" and value else value)
+        for name, value in settings
+        if fields[name].is_required() or value != fields[name].default or name in others
+    }
 
 
 def flat_settings(config: RunConfig) -> dict[str, Any]:
@@ -139,10 +143,9 @@ def dataset_words(datasets: Sequence[DatasetConfig]) -> list[list[str]]:
             values[label, name].add(value)
     words = []
     for label, dataset in zip(labels, datasets, strict=True):
-        shown = {name for name, _ in _chosen(dataset)} - {"sha256"}  # which only tells files of one name apart
-        shown |= {name for name, value in dataset if len(values[label, name]) > 1 and (value or name != "sha256")}
-        named = ((name, value[:8] if name == "sha256" else value) for name, value in dataset if name in shown)
-        words.append([label, *(setting_label(name, value) for name, value in named if name not in _OF_FILES)])
+        telling = {name for name, value in dataset if len(values[label, name]) > 1 and (value or name != "sha256")}
+        hidden = {*_OF_FILES, "sha256"} - (telling & {"sha256"})  # which only tells files of one name apart
+        words.append([label, *(text for name, text in setting_labels(dataset, telling).items() if name not in hidden)])
     return words
 
 
@@ -163,7 +166,7 @@ def constants_title(configs: Sequence[RunConfig], varying: Collection[str]) -> s
 
 
 def _labels(settings: Settings) -> Iterator[tuple[str, str]]:
-    chosen = dict(_chosen(settings))
+    chosen = setting_labels(settings)
     for name, value in settings:
         if name == "parameters":
             usual = settings.usual_parameters if isinstance(settings, ScikitLearnConfig) else {}
@@ -172,7 +175,7 @@ def _labels(settings: Settings) -> Iterator[tuple[str, str]]:
         elif name in ("method", "kernel", "similarity"):
             yield "method", settings.method  # type: ignore[attr-defined]  # a model
         elif name not in _UNTITLED and name in chosen:
-            yield name, setting_label(name, value)
+            yield name, chosen[name]
 
 
 def ordered_parameters(model: ModelConfig) -> dict[str, float | str]:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
-from idwbench.report.labels import plain_value, setting_label
+from idwbench.report.labels import plain_value, range_label, setting_label
 from idwbench.report.tables import MISSING, Column, Table
 from idwbench.results.records import StoredRun
 from idwbench.runs.datasets import LookupConfig
@@ -242,21 +242,18 @@ def capacity_table(capacities: Sequence[Capacities]) -> Table:
         Column("r_squared", "R² (power, exponential)", [*map(_r_squared_label, fits)]),
     ]
     threshold = capacities[0].threshold if capacities else 0.99
-    seeds = sorted({len(found) for each in capacities for found in each.by_dimensions.values()})
+    counts = {len(own) for each in capacities for own in each.by_dimensions.values()}
+    seeds = f"{range_label(counts)} seeds" if counts else ""
     return Table(
         title=f"Capacity at {100 * threshold:g} % recall" + (f" · {data[0]}" if len(set(data)) == 1 else ""),
         columns=tuple(columns),
         groups=tuple(data),
-        caption=f"Items, geometric mean over seeds (smallest to largest); {_seeds(seeds)}.",
+        caption=f"Items, geometric mean over seeds (smallest to largest); {seeds}.",
         notes=(
             "< and >: some seeds are below at the smallest, or not below at the largest number of items that was run.",
             "The law is fitted to all seeds at the dimensions without < or >.",
         ),
     )
-
-
-def _seeds(counts: Sequence[int]) -> str:
-    return " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1]))) + " seeds" if counts else ""
 
 
 def _cell(found: Mapping[int, Capacity]) -> str:

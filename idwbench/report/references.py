@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, get_args
 
 from idwbench.attention.scores import METHODS
-from idwbench.report.labels import protocol_label
+from idwbench.report.labels import setting_labels
 from idwbench.runs.config import RunConfig
 from idwbench.runs.dataset_base import DatasetConfig
 from idwbench.runs.datasets import PartsConfig
@@ -100,7 +100,8 @@ def reference_notes(dataset: str, protocol: Protocol, sources: Iterable[Referenc
     notes = [text for (name, source), text in _SOURCES.items() if name == dataset and source in sources]
     theirs = DEFAULT_PROTOCOLS[dataset]
     if notes and protocol != theirs:
-        notes.append(f"The references used the paper's protocol ({protocol_label(theirs)}); these runs did not.")
+        words = " · ".join(setting_labels(theirs).values())
+        notes.append(f"The references used the paper's protocol ({words}); these runs did not.")
     return tuple(notes)
 
 

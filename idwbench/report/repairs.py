@@ -69,43 +69,29 @@ def repair_tables(runs: Runs) -> tuple[Table, ...]:
 
 def _table(model: Compared, suffix: str) -> Table:
     row, statistics = model
-    names = {measure: f"{measure}{suffix}" for measure in (*PATCH_MEASURES, *(() if suffix else ("relative_radius",)))}
-    ways = [way for way in PATCH_WAYS if way in statistics[names["success"]]]
-    columns = [
-        Column("way", "way", [WAY_LABELS[way] for way in ways]),
-        *(_column(measure, [statistics[name].get(way) for way in ways]) for measure, name in names.items()),
-    ]
-    cases = statistics["patched"]["cases"]
+    measures = PATCH_MEASURES if suffix else (*PATCH_MEASURES, "relative_radius")
+    ways = [way for way in PATCH_WAYS if way in statistics[f"success{suffix}"]]
+    known = {measure: [statistics[f"{measure}{suffix}"].get(way) for way in ways] for measure in measures}
+    columns = [Column("way", "way", [WAY_LABELS[way] for way in ways])]
+    columns += [Column(name, _HEADERS.get(name, name), _texts(name, own), numeric=True) for name, own in known.items()]
     words = "in one network" if suffix else "one at a time"
-    title = f"{row.config.dataset_label} · {row.model.label} · {cases.mean:g} wrong inputs {words}"
-    note = f"{count_label(row.n, 'seed')}. " + _NOTES[0]
+    cases = statistics["patched"]["cases"].mean
+    title = f"{row.config.dataset_label} · {row.model.label} · {cases:g} wrong inputs {words}"
+    notes = (f"{count_label(row.n, 'seed')}. {_NOTES[0]}", *_NOTES[1:])
 
-    def records() -> list[dict[str, Any]]:
-        return [
-            {**row.settings, "n": row.n, "mended": words, "way": way} | dict(_values(statistics, names, way))
-            for way in ways
-        ]
+    def records() -> Iterator[dict[str, Any]]:
+        for place, way in enumerate(ways):
+            record = {**row.settings, "n": row.n, "mended": words, "way": way}
+            for name, own in known.items():
+                one = own[place]
+                record |= {f"{name}_mean": one and one.mean, f"{name}_std": one and one.std}
+            yield record
 
-    return Table(title, nonempty(columns), (0,) * len(ways), notes=(note, *_NOTES[1:]), records=records)
+    return Table(title, nonempty(columns), (0,) * len(ways), notes=notes, records=lambda: [*records()])
 
 
-def _column(measure: str, known: list[Statistic | None]) -> Column:
+def _texts(measure: str, known: list[Statistic | None]) -> list[str]:
     """Return means with their spread, in few digits: nine columns stand side by side."""
-    is_percent = METRICS[measure].percent
-
-    def text(one: Statistic) -> str:
-        numbers = [one.mean] if one.std is None else [one.mean, one.std]
-        return " ± ".join(f"{100 * number:.1f}" if is_percent else f"{number:.3g}" for number in numbers)
-
-    texts = [MISSING if one is None else text(one) for one in known]
-    return Column(measure, _HEADERS.get(measure, measure), texts, numeric=True)
-
-
-def _values(
-    statistics: Mapping[str, Mapping[str, Statistic]], names: Mapping[str, str], way: str
-) -> Iterator[tuple[str, float | None]]:
-    """Yield the mean and the standard deviation of each measure."""
-    for measure, name in names.items():
-        one = statistics[name].get(way)
-        yield f"{measure}_mean", None if one is None else one.mean
-        yield f"{measure}_std", None if one is None else one.std
+    form, factor = (".1f", 100) if METRICS[measure].percent else (".3g", 1)
+    numbers = [[] if one is None else [one.mean, *([] if one.std is None else [one.std])] for one in known]
+    return [" ± ".join(f"{factor * number:{form}}" for number in own) or MISSING for own in numbers]

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from idwbench.report.labels import range_label
 from idwbench.runs.metrics import METRICS
 
 __all__ = [
@@ -207,16 +208,16 @@ def compare(
     for place, (group, by_split) in enumerate(rows):
         for split in splits & by_split.keys():
             columns[group, split].append(place)
+    sign = 1 if metric in METRICS and METRICS[metric].higher_is_better else -1
     marked, n_pairs = [dict(by_split) for _, by_split in rows], set[int]()
     for (_, split), places in columns.items():
-        own, counts = _marked([marked[place][split] for place in places], 1 if higher_is_better(metric) else -1)
+        own, counts = _marked([marked[place][split] for place in places], sign)
         n_pairs |= counts
         for place, one in zip(places, own, strict=True):
             marked[place][split] = one
     notes = [_TEST] if max(n_pairs, default=0) >= _MIN_PAIRS else []
-    if too_few := sorted(n for n in n_pairs if n < _MIN_PAIRS):
-        counts_label = " to ".join(map(str, dict.fromkeys((too_few[0], too_few[-1]))))
-        notes.append(f"n = {counts_label}: too few seeds for a paired test ({_MIN_PAIRS} are needed).")
+    if too_few := [n for n in n_pairs if n < _MIN_PAIRS]:
+        notes.append(f"n = {range_label(too_few)}: too few seeds for a paired test ({_MIN_PAIRS} are needed).")
     return marked, notes
 
 

@@ -22,19 +22,18 @@ from idwbench.report.labels import (
     count_label,
     dataset_words,
     ordered_parameters,
-    protocol_label,
+    setting_labels,
     sortable,
     value_label,
 )
 from idwbench.report.references import SOURCES, Reference, ReferenceSource, find_reference, reference_notes
 from idwbench.report.statistics import compare, present_splits, with_intervals
 from idwbench.report.tables import (
-    MISSING,
+    MODEL_COLUMNS,
     REMOVABLE,
     Column,
     Table,
     caption,
-    model_columns,
     nonempty,
     row_columns,
     row_record,
@@ -56,7 +55,6 @@ _SETTINGS = (
     *(name for name in PrototypesConfig.model_fields if name != "kind"),
 )
 _HEADERS: dict[ReferenceSource, str] = {"paper": "paper", "authors": "authors' code"}
-_ALL = {"kernel_regression": "all"}  # the training data, where no prototypes are learned
 
 
 @dataclass(frozen=True)
@@ -65,6 +63,7 @@ class Section:
 
     Attributes:
         title: One line with data set and protocol.
+        protocol: The settings of the protocol that have no default or differ from it.
         config: The settings of the first run; of several data sets that differ only in their seed, with the first.
         metric: The name of the metric.
         rows: Sorted by prototypes, method in the order of the registry, and parameters.
@@ -75,6 +74,7 @@ class Section:
     """
 
     title: str
+    protocol: str
     config: RunConfig
     metric: str
     rows: tuple[Row, ...]
@@ -126,16 +126,20 @@ def summarise(runs: Runs, metric: str | None = None, *, intervals: bool = False)
             groups.append((metric or headline, group))
         elif metric in METRICS and METRICS[metric].task in (None, task):  # of a task that may have the metric
             n_lacking += int(((group.state == "complete") & ~group.kind_lacks_metric).sum())
-    titles = _titles([group for _, group in groups])
-    sections = [_section(title, name, group, intervals) for title, (name, group) in zip(titles, groups, strict=True)]
+    first = [(group.config.iloc[0].dataset, len(group.data_seeds.iloc[0])) for _, group in groups]
+    words = dataset_words([dataset.model_copy(update={"seed": 0} if n else {}) for dataset, n in first])
+    sections = [_section(own, name, group, intervals) for own, (name, group) in zip(words, groups, strict=True)]
     if sections and n_lacking:
         note = f"{count_label(n_lacking, 'complete run')} of other tables without the metric '{metric}'; not shown."
         sections[-1] = replace(sections[-1], notes=(*sections[-1].notes, note))
     return tuple(sections)
 
 
-def _section(title: str, metric: str, table: pandas.DataFrame, intervals: bool) -> Section:
+def _section(words: Sequence[str], metric: str, table: pandas.DataFrame, intervals: bool) -> Section:
+    """Return the section of some runs, whose title begins with the words of their data set."""
     config: RunConfig = table.config[table.data_seed.idxmin()]
+    seeds, protocol = table.data_seeds.iloc[0], " · ".join(setting_labels(config.protocol).values())
+    title = " · ".join([*words, *([f"{len(seeds)} seeds of the data"] if seeds else []), protocol])
     shown = table[table.is_shown]
     ordered = rows(shown, metric)
     statistics, tests = compare([(row.model.prototypes, row.statistics) for row in ordered], metric)
@@ -152,7 +156,7 @@ def _section(title: str, metric: str, table: pandas.DataFrame, intervals: bool) 
     sources = [source for source, published in references.items() if any(published)]
     notes = (*spread, *tests, *states, *reference_notes(config.dataset.name, config.protocol, sources))
     runs = (*spread, *states)
-    return Section(title, config, metric, tuple(ordered), references, notes, runs, table.data_seeds.iloc[0])
+    return Section(title, protocol, config, metric, tuple(ordered), references, notes, runs, seeds)
 
 
 def _order(config: RunConfig, data_seeds: Sequence[int]) -> tuple[object, ...]:
@@ -170,16 +174,6 @@ def _order(config: RunConfig, data_seeds: Sequence[int]) -> tuple[object, ...]:
         *([*DATASETS].index(dataset.name), dataset_label(dataset), sortable(settings), not own),
         *(sortable(dict(protocol)), sortable(first), sortable(others), dataset.seed),
     )
-
-
-def _titles(tables: Sequence[pandas.DataFrame]) -> list[str]:
-    """Return titles with the settings of data sets that differ from the default or between sections."""
-    first = [(table.config.iloc[0], len(table.data_seeds.iloc[0])) for table in tables]
-    words = dataset_words([config.dataset.model_copy(update={"seed": 0} if n else {}) for config, n in first])
-    return [
-        " · ".join([*own, *([f"{n} seeds of the data"] if n else []), protocol_label(config.protocol)])
-        for own, (config, n) in zip(words, first, strict=True)
-    ]
 
 
 def section_tables(sections: Sequence[Section]) -> tuple[Table, ...]:
@@ -200,8 +194,8 @@ def _table(section: Section) -> Table:
             one and value_label("accuracy", one.test_accuracy) + (f" (n={one.n})" if one.n else "") for one in published
         )
         references.append(Column(source, _HEADERS[source], [label or "" for label in labels], numeric=True))
-    counts = [str(row.model.prototypes or _ALL.get(row.model.kind, MISSING)) for row in rows]
-    columns = [*model_columns(rows, counts), n, *split_columns(splits, metric, rows), *facts, *references, diverged]
+    model = row_columns(rows, MODEL_COLUMNS)
+    columns = [*model, n, *split_columns(splits, metric, rows), *facts, *references, diverged]
     return Table(
         title=section.title,
         columns=nonempty(columns, ("method", "test")),

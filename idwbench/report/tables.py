@@ -17,12 +17,12 @@ from idwbench.report.statistics import SPLITS, Statistic
 __all__ = [
     "MARKED",
     "MISSING",
+    "MODEL_COLUMNS",
     "REMOVABLE",
     "ROW_COLUMNS",
     "Column",
     "Table",
     "caption",
-    "model_columns",
     "nonempty",
     "row_columns",
     "row_record",
@@ -34,7 +34,15 @@ __all__ = [
 MISSING = "–"
 MARKED = "; bold: "  # text without bold has a star
 
-_HEADERS = {"model": "kind", "plugin_sha256": "plugin", "dataset_seed": "data seed", "dataset_sha256": "sha256"}
+_TEXTS = ("method", "setting")
+_HEADERS = {
+    "model": "kind",
+    "setting": "parameters",
+    "plugin_sha256": "plugin",
+    "dataset_seed": "data seed",
+    "dataset_sha256": "sha256",
+}
+_ALL = {"kernel_regression": "all"}  # the training data, where no prototypes are learned
 _DIGEST = 8
 # Left out by narrow terminals, in this order, but for the first split.
 REMOVABLE = (
@@ -108,15 +116,6 @@ def setting_column(name: str, values: Sequence[object]) -> Column:
     return Column(name, header, texts, numeric)
 
 
-def model_columns(rows: Sequence[Row], prototypes: Iterable[str]) -> list[Column]:
-    """Return the method of each row, its parameters, and its number of prototypes."""
-    return [
-        Column("method", "method", [row.model.method for row in rows]),
-        Column("setting", "parameters", [row.model.parameters_label for row in rows]),
-        Column("prototypes", "prototypes", [*prototypes], numeric=True),
-    ]
-
-
 def split_columns(splits: Sequence[str], metric: str, rows: Sequence[Row]) -> Iterator[Column]:
     """Yield the metric on each split, followed by its interval if it has any."""
     for split in splits:
@@ -139,6 +138,11 @@ def statistic_column(
 
 # Facts of rows: the name in CSV and JSON, the fact, and what tables show of it.
 RowColumn = tuple[str, Callable[[Row], Any], Callable[[Any], str]]
+MODEL_COLUMNS: list[RowColumn] = [
+    ("method", lambda row: row.model.method, str),
+    ("setting", lambda row: row.model.parameters_label, str),
+    ("prototypes", lambda row: row.model.prototypes or _ALL.get(row.model.kind, MISSING), str),
+]
 ROW_COLUMNS: list[RowColumn] = [
     ("n", lambda row: row.n, str),
     ("diverged", lambda row: row.n_diverged, lambda n: str(n or "")),
@@ -146,11 +150,11 @@ ROW_COLUMNS: list[RowColumn] = [
 ]
 
 
-def row_columns(rows: Sequence[Row]) -> list[Column]:
-    """Return the columns of the facts of rows."""
+def row_columns(rows: Sequence[Row], facts: Sequence[RowColumn] = ROW_COLUMNS) -> list[Column]:
+    """Return the columns of facts of rows."""
     return [
-        Column(name, name.replace("_", " "), [text(value(row)) for row in rows], numeric=True)
-        for name, value, text in ROW_COLUMNS
+        Column(name, _HEADERS.get(name, name.replace("_", " ")), [text(fact(row)) for row in rows], name not in _TEXTS)
+        for name, fact, text in facts
     ]
 
 

@@ -26,6 +26,7 @@ def compared(seed, dataset="mnist", **settings):
     metrics |= {(way, f"{name}_together"): 10 * value for way in WAYS for name, value in measures.items()}
     metrics |= {("cases", "patched"): 40.0, ("local", "relative_radius"): 0.8}
     given = {"kind": "patch_study", "cases": "wrong", "compare": True, "prototypes": 20, **settings}
+    given = {name: value for name, value in given.items() if value is not None}
     return stored_run(None, train=None, dataset=dataset, seed=seed, metrics=metrics, **given)
 
 
@@ -85,6 +86,13 @@ def test_runs_without_a_comparison_are_refused(name):
     runs = [stored_run(dataset="mnist"), compared(0, compare=False)]
     with pytest.raises(ConfigError, match="no complete run of kind 'patch_study' with compare: true"):
         draw(name, runs)
+
+
+def test_lines_by_number_refuse_comparisons_of_heads_alone():
+    head = {"kind": "network", "encoder": "mlp", "head": "idw", "cases": None, "compare": True}
+    run = compared(0, "digits", **head)
+    with pytest.raises(ConfigError, match="no complete run of kind 'patch_study'"):
+        draw("repairs_by_number", [run])
 
 
 def test_a_report_of_comparisons_has_two_tables_of_ways_for_each_model():
