@@ -74,7 +74,8 @@ def _read(results: Results, kind: str, name: str, metric: str | None) -> pandas.
     """Return the runs of a sweep or data set, without metrics that no table shows."""
     read = partial(results.run_table, facts=("n_parameters",), **{kind: name})
     names = {HEADLINES[task].name for task in get_args(Task)} | ({metric} if metric else set())
-    names |= {"coverage"} if metric in QUALITY_METRICS else set()  # tells whether the quality of a run was measured
+    # These tell whether the quality of a run was measured.
+    names |= {"coverage", "key_correlation"} if metric in QUALITY_METRICS else set()
     table = read(metrics=names)
     known = [pair for pair in table.columns if isinstance(pair, tuple) and pair[1] in ([metric] if metric else names)]
     is_measured = table[known].notna().any(axis=1) | (table.state != "complete")

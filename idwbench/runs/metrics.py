@@ -95,7 +95,7 @@ METRICS: dict[str, MetricDefinition] = {
         _share("converged"),
         *map(MetricDefinition, ("activation_memory", "queries_without_neighbours")),
         *map(MetricDefinition, ("coverage", "relative_coverage", "chamfer", "dead_keys", "key_distance")),
-        MetricDefinition("key_spacing", higher_is_better=True),
+        *(MetricDefinition(name, higher_is_better=True) for name in ("key_spacing", "key_correlation")),
         *map(_share, ("key_agreement", "nearest_key_accuracy", "accuracy_before")),
         *map(MetricDefinition, ("changed_exact", "changed_logit_margin", "changed_authors", "patched")),
         _share("smallest_eta"),
@@ -121,7 +121,7 @@ HEADLINES: dict[Task, MetricDefinition] = {metric.task: metric for metric in rev
 # The quality of prototypes, see `idwbench.models.neighbours`.
 QUALITY_METRICS = (
     *("coverage", "relative_coverage", "chamfer", "dead_keys", "key_distance", "key_spacing", "key_agreement"),
-    "nearest_key_accuracy",
+    *("nearest_key_accuracy", "key_correlation"),
 )
 
 

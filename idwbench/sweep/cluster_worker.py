@@ -183,7 +183,7 @@ def _prepared(task: Task, data: DatasetConfig) -> _Setup:
         )
     check_engine(task["engine"], task["device"])
     context = Context(task["engine"], task["device"], checkpoint_folder=_checkpoints(task["checkpoints"]))
-    _setups[identity] = dataset, PrototypeQuality(dataset.splits), context
+    _setups[identity] = dataset, PrototypeQuality(dataset.splits, are_images=dataset.image_shape is not None), context
     return _setups[identity]
 
 

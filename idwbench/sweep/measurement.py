@@ -8,7 +8,7 @@ from pathlib import Path
 from idwbench.errors import ResultsError
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
-from idwbench.runs.datasets import dataset_identity
+from idwbench.runs.datasets import DigitsConfig, ImageConfig, dataset_identity
 from idwbench.runs.kinds.models import MODELS
 from idwbench.runs.metrics import Metrics
 
@@ -18,14 +18,23 @@ _AT_ONCE = 50
 
 
 def unmeasured_runs(runs: Sequence[StoredRun]) -> list[StoredRun]:
-    """Return the complete runs with keys and values that have no metric of prototype quality."""
+    """Return the complete runs with keys and values that lack metrics of prototype quality.
+
+    These are old runs, or runs on images that are older than the correlation of keys with them.
+    """
     return [
         run
         for run in runs
         if run.state == "complete"
         and {"keys", "values"} <= set(MODELS[run.config.model.kind].array_names)
-        and run.metric("coverage", "train") is None
+        and any(run.metric(name, "train") is None for name in _telling_metrics(run))
     ]
+
+
+def _telling_metrics(run: StoredRun) -> tuple[str, ...]:
+    """Return the metrics of quality that every measured run with such data has."""
+    is_image = isinstance(run.config.dataset, ImageConfig | DigitsConfig)
+    return ("coverage", "key_correlation") if is_image else ("coverage",)
 
 
 def measure_runs(
@@ -55,7 +64,7 @@ def measure_runs(
         from idwbench.models.neighbours import PrototypeQuality
 
         dataset = load_dataset(group[0].config.dataset, data_dir)
-        quality = PrototypeQuality(dataset.splits)
+        quality = PrototypeQuality(dataset.splits, are_images=dataset.image_shape is not None)
         for start in range(0, len(group), _AT_ONCE):
             measured: dict[str, Metrics] = {}
             for run in group[start : start + _AT_ONCE]:

@@ -58,7 +58,7 @@ class Threads:
 
     def __init__(self, n_threads: int, dataset: Dataset, context: Context, observer: Observer) -> None:
         self.n_threads, self.dataset, self.context, self.observer = n_threads, dataset, context, observer
-        self.quality = PrototypeQuality(dataset.splits)
+        self.quality = PrototypeQuality(dataset.splits, are_images=dataset.image_shape is not None)
         self.pool = ThreadPoolExecutor(n_threads, thread_name_prefix="idwbench")
         self.is_stopped = False
 

@@ -119,8 +119,8 @@ def better_than_distances(runs, side):
 
 def digits_in_keys(runs, side):
     for method in SIX_METHODS:
-        own = (17.0 - 5 * side, 1.0) if method == "idw" else (17.0,)
-        measured(runs, "train", "key_distance", *own, method=method, prototypes=20, dataset="mnist")
+        own = (0.8 + 0.1 * side, 0.02) if method == "idw" else (0.8,)
+        measured(runs, "train", "key_correlation", *own, method=method, prototypes=20, dataset="mnist")
 
 
 def cell(runs, accuracy, coverage=0.15, power=2.0, epsilon=1e-3, **settings):

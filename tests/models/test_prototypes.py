@@ -12,7 +12,14 @@ from idwbench.data.dataset import Split, feature_moments
 from idwbench.errors import ConfigError
 from idwbench.models import neighbours
 from idwbench.models.initialisation import initial_prototypes
-from idwbench.models.neighbours import PrototypeQuality, SquaredDistances, nearest, several_nearest, squared_distances
+from idwbench.models.neighbours import (
+    PrototypeQuality,
+    SquaredDistances,
+    highest_correlations,
+    nearest,
+    several_nearest,
+    squared_distances,
+)
 from idwbench.runs.metrics import METRICS, QUALITY_METRICS
 from idwbench.runs.results import RunResult
 from idwbench.training.kernels.neighbours import nearest_in_stack
@@ -117,6 +124,10 @@ def by_definition(dataset, keys, values):
         for name, split in dataset.splits.items():
             is_right = labels[distances(split.inputs, keys).argmin(1)] == split.labels
             metrics[name, "nearest_key_accuracy"] = is_right.mean()
+        images = train.inputs.astype(np.float64)
+        active = (images > images.min()).mean(0) >= 0.05
+        correlations = np.corrcoef(keys[:, active].astype(np.float64), images[:, active])[: len(keys), len(keys) :]
+        metrics["train", "key_correlation"] = correlations.max(1).mean()
     return metrics
 
 
@@ -127,7 +138,7 @@ DATA["validation"] = make_dataset(validation=True, n_features=40)
 @pytest.mark.parametrize("dataset", DATA.values(), ids=DATA)
 @pytest.mark.parametrize("n", [1, 2, 9])
 def test_the_metrics_are_their_definitions_for_runs_of_a_stack_too(dataset, n):
-    quality = PrototypeQuality(dataset.splits)
+    quality = PrototypeQuality(dataset.splits, are_images=dataset.task == "classification")
     runs = [prototypes(dataset, n, seed) for seed in range(3)]
     runs.append((np.repeat(dataset.train.inputs[:1], n, axis=0), runs[0][1]))  # equal keys, on a training point
     expected = [pytest.approx(by_definition(dataset, *run), rel=1e-12) for run in runs]
@@ -140,6 +151,21 @@ def test_the_metrics_are_their_definitions_for_runs_of_a_stack_too(dataset, n):
     assert quality.stack_metrics(results) == [*expected, {}]
     names = {name for _, name in quality.metrics(*runs[0])}
     assert names <= METRICS.keys() and (n == 1 or dataset is not DATA["classes"] or names == {*QUALITY_METRICS})
+
+
+def test_keys_are_compared_with_images_where_these_are_not_background(monkeypatch):
+    """A key that is an image, whatever its scale and its border; a constant one; and noise of a small norm."""
+    generator = np.random.default_rng(0)
+    images = np.zeros((60, 16), np.float32)
+    images[:, :6] = generator.uniform(0, 1, (60, 6))
+    images[0, 8] = 1.0  # in less than 5 % of the images
+    keys = np.stack([3 * images[7] + 2, np.full(16, 0.5), 0.01 * generator.normal(size=16)]).astype(np.float32)
+    keys[0, 6:] = generator.normal(size=10)
+    expected = np.corrcoef(keys[2, :6].astype(np.float64), images[:, :6].astype(np.float64))[0, 1:].max()
+    for numbers in (neighbours._QUERY_NUMBERS, 12):
+        monkeypatch.setattr(neighbours, "_QUERY_NUMBERS", numbers)
+        # Float32 pixels of the first key are rounded after scaling.
+        assert highest_correlations(keys, images) == pytest.approx([1.0, 0.0, expected], abs=1e-6)
 
 
 def test_the_size_of_the_blocks_does_not_matter(monkeypatch):

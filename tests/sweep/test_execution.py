@@ -131,6 +131,19 @@ def test_measuring_stores_what_training_would_have_and_changes_nothing_else(trai
     assert measure_runs(results, results.find_runs(), on_measured=pytest.fail) == 0
 
 
+def test_runs_on_images_that_are_older_than_the_correlation_of_keys_are_measured(tmp_path):
+    db = tmp_path / "digits.db"
+    settings = {"method": "idw", "prototypes": 3, "epochs": 1}
+    train(run_config("digits", **settings), db)
+    [run] = Results(db).find_runs()
+    expected = run.metric("key_correlation", "train")
+    query(db, "DELETE FROM metrics WHERE name = 'key_correlation'")
+    results = Results(db)
+    assert measure_runs(results, results.find_runs()) == 1
+    [run] = results.find_runs()
+    assert run.metric("key_correlation", "train") == pytest.approx(expected, rel=1e-12)
+
+
 def test_what_was_measured_before_an_interruption_stays_and_a_run_of_other_data_is_refused(unmeasured, monkeypatch):
     monkeypatch.setattr("idwbench.sweep.measurement._AT_ONCE", 5)
     results = Results(unmeasured)
