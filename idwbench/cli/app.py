@@ -21,7 +21,7 @@ from typer.exceptions import TyperException
 
 import idwbench
 from idwbench.cli.errors import error_line, usage_line
-from idwbench.cli.options import declared, option
+from idwbench.cli.options import declared
 from idwbench.cli.output import echo
 from idwbench.errors import IdwbenchError
 
@@ -49,13 +49,12 @@ _COLLECTED = (100_000, 20, 100)
 class _PlainFlags:
     """Help of a command or group that names no type of flags."""
 
-    def get_params(self, ctx: Any) -> Any:
-        """Return the parameters."""
-        parameters = super().get_params(ctx)  # type: ignore[misc]
-        for parameter in parameters:
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        for parameter in self.get_params(ctx):  # type: ignore[attr-defined]
             if getattr(parameter, "is_flag", False):
                 parameter.metavar = ""
-        return parameters
+        super().format_help(ctx, formatter)  # type: ignore[misc]
 
 
 class OneLineCommand(_PlainFlags, TyperCommand):
@@ -79,12 +78,13 @@ class OneLineGroup(_PlainFlags, TyperGroup):
 
     places: ClassVar[Mapping[str, str]] = COMMANDS
 
-    def __init__(self, **attributes: Any) -> None:
-        super().__init__(**{**attributes, "commands": dict.fromkeys(self.places)})
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the commands."""
+        return [*self.places]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command, or None if there is none of this name."""
-        if self.commands.get(cmd_name) is None and (place := self.places.get(cmd_name)):
+        if cmd_name not in self.commands and (place := self.places.get(cmd_name)):
             if place == _RUNS_HELP:
                 self.commands[cmd_name] = RunsGroup(name=cmd_name, help=place, no_args_is_help=True)
             else:
@@ -104,7 +104,7 @@ class OneLineGroup(_PlainFlags, TyperGroup):
             sys.stdout.flush()
         except TyperException as error:
             context, code = getattr(error, "ctx", None), error.exit_code
-            commands = getattr(context.command, "commands", ()) if context is not None else ()
+            commands = getattr(context.command, "places", ()) if context is not None else ()
             problem = usage_line(error.format_message(), commands)
         except typer.Abort:
             code = 130
@@ -142,7 +142,7 @@ app = typer.Typer(
 @app.callback()
 def options(
     context: typer.Context,
-    version: Annotated[bool, option("Print the version and exit.", "--version")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     """Train, sweep, report, explain and patch prototype attention: small models that can be read and repaired."""
     if version:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import idwbench
-from idwbench.cli.options import option, refuse
+from idwbench.cli.options import data_option, option, refuse
 from idwbench.cli.output import echo, echo_json, print_line, print_table
 from idwbench.errors import ExplanationError
 from idwbench.files import check_output
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 __all__ = ["OPTIONS", "explain"]
 
 OPTIONS = {
-    "prompt": option("Text that a recorded lstm_lm reads, in place of --x.", panel="Data"),
-    "top": option("Number of prototypes, training samples or passages of each layer.", min=1),
-    "layer": option("Only this layer, such as layer_0 of a recorded mlp."),
+    "prompt": data_option(help="Text that a recorded lstm_lm reads, in place of --x."),
+    "top": option(help="Number of prototypes, training samples or passages of each layer.", min=1),
+    "layer": option(help="Only this layer, such as layer_0 of a recorded mlp."),
     "mask": option(
-        "Answer again without a part of the memory: label=CLASS or task=NAME. Several with the same word remove "
+        help="Answer again without a part of the memory: label=CLASS or task=NAME. Several with the same word remove "
         "what any of them names; label and task together remove what matches both."
     ),
-    "output": option("Figure to write (.png, .svg, .pdf), with pictures of the memory.", "-o", "--output"),
+    "output": option("-o", "--output", help="Figure to write (.png, .svg, .pdf), with pictures of the memory."),
 }
 # Columns of names; the others are numbers.
 _TEXTS = ("source", "class", "task")

@@ -22,12 +22,14 @@ def _figure_names() -> list[str]:
 
 
 OPTIONS = {
-    "name": argument("The figure, such as curves, keys, moons or weights.", autocompletion=_figure_names),
+    "name": argument(help="The figure, such as curves, keys, moons or weights.", autocompletion=_figure_names),
     "output": option(
-        "File to write: .png, .svg or .pdf (default: beside the database, if --show is not given).", "-o", "--output"
+        "-o",
+        "--output",
+        help="File to write: .png, .svg or .pdf (default: beside the database, if --show is not given).",
     ),
-    "show": option("Show the figure in a window; writes a file only with -o.", "--show"),
-    "list_figures": option("List the figures and exit.", "--list"),
+    "show": option("--show", help="Show the figure in a window; writes a file only with -o."),
+    "list_figures": option("--list", help="List the figures and exit."),
 }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import idwbench
 from idwbench.attention.scores import METHODS
-from idwbench.cli.options import argument, key_values, option
+from idwbench.cli.options import argument, data_option, key_values, model_option, option
 from idwbench.cli.output import echo, echo_json, print_facts, print_model
 from idwbench.errors import ConfigError
 from idwbench.files import check_model_path, check_output
@@ -19,15 +19,14 @@ __all__ = ["OPTIONS", "card", "export_model", "import_model"]
 _LONGEST_INPUT = 30
 
 OPTIONS = {
-    "export.output": option("File to write: .onnx, .py, .skops, .pt or .safetensors.", "-o", "--output"),
-    "import.output": option("Model file to write: .pt or .safetensors.", "-o", "--output"),
-    "file": argument("An .npz file with prototypes (or keys), and values or labels, and class_names if any."),
-    "dataset": option(
-        "Data set of the prototypes: gives the scaling, the classes and, if the file has none, the values.",
-        panel="Data",
+    "export.output": option("-o", "--output", help="File to write: .onnx, .py, .skops, .pt or .safetensors."),
+    "import.output": option("-o", "--output", help="Model file to write: .pt or .safetensors."),
+    "file": argument(help="An .npz file with prototypes (or keys), and values or labels, and class_names if any."),
+    "dataset": data_option(
+        help="Data set of the prototypes: gives the scaling, the classes and, if the file has none, the values."
     ),
-    "scaled": option("The prototypes are in scaled units, not in the data's own.", "--scaled", panel="Data"),
-    "method": option(f"{', '.join(METHODS)}, or a plugin's.", panel="Model"),
+    "scaled": data_option("--scaled", help="The prototypes are in scaled units, not in the data's own."),
+    "method": model_option(help=f"{', '.join(METHODS)}, or a plugin's."),
 }
 
 

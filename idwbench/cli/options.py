@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,39 +22,36 @@ __all__ = [
     "DATASET_SETTINGS",
     "OPTIONS",
     "EngineName",
-    "Panel",
     "TableFormat",
     "argument",
     "check_format",
     "complete_table",
+    "data_option",
     "dataset_names",
     "declared",
     "key_values",
+    "model_option",
     "number",
     "option",
     "refuse",
+    "selection_option",
+    "storage_option",
+    "training_option",
 ]
 
-# The panels of a command's help, in the order of its parameters; options without one come first.
-Panel = Literal["Data", "Model", "Protocol", "Patch", "Selection of runs", "Training", "Leaderboard", "Storage"]
 # Settings of data sets with an option of their own; the others are given as KEY=VALUE.
 DATASET_SETTINGS = ("validation", "task")
 
+argument, option = typer.Argument, typer.Option
+# Those of a panel of a command's help, below the options without one.
+data_option = partial(option, rich_help_panel="Data")
+model_option = partial(option, rich_help_panel="Model")
+selection_option = partial(option, rich_help_panel="Selection of runs")
+training_option = partial(option, rich_help_panel="Training")
+storage_option = partial(option, rich_help_panel="Storage")
+
 EngineName = Literal["auto", "fused", "torch"]
 TableFormat = Literal["rich", "markdown", "latex", "csv", "json"]
-
-
-def option(text: str, *names: str, panel: Panel | None = None, **settings: Any) -> Any:
-    """Return an option with this help; names are needed for flags, which have no negative form, and short names.
-
-    `settings` are those of `typer.Option`.
-    """
-    return typer.Option(*names, help=text, rich_help_panel=panel, **settings)
-
-
-def argument(text: str, **settings: Any) -> Any:
-    """Return an argument with this help; `settings` are those of `typer.Argument`."""
-    return typer.Argument(help=text, **settings)
 
 
 def dataset_names() -> list[str]:
@@ -74,44 +72,43 @@ def complete_table(ctx: typer.Context) -> list[str]:
 
 
 OPTIONS = {
-    "model": argument("A model file (.pt or .safetensors), or the key of a stored run or its beginning."),
-    "run": argument("Key of a run, or its beginning."),
-    "runs": argument("Keys of runs, or their beginnings."),
-    "json": option("Print JSON to stdout.", "--json"),
-    "output": option("File to write: .csv, .md, .tex, .json or .txt.", "-o", "--output"),
-    "format": option("Format of the table (default: the format of the file -o, or rich)."),
-    "x": option(
-        "Input in the data's own units: numbers (0.0,1.0), an .npy or image file, or DATASET:SPLIT:INDEX "
-        "(mnist:test:17).",
-        panel="Data",
+    "model": argument(help="A model file (.pt or .safetensors), or the key of a stored run or its beginning."),
+    "run": argument(help="Key of a run, or its beginning."),
+    "runs": argument(help="Keys of runs, or their beginnings."),
+    "json": option("--json", help="Print JSON to stdout."),
+    "output": option("-o", "--output", help="File to write: .csv, .md, .tex, .json or .txt."),
+    "format": option(help="Format of the table (default: the format of the file -o, or rich)."),
+    "x": data_option(
+        help="Input in the data's own units: numbers (0.0,1.0), an .npy or image file, or DATASET:SPLIT:INDEX "
+        "(mnist:test:17)."
     ),
-    "dataset_option": option("A setting of the data set, KEY=VALUE; may be repeated.", panel="Data"),
-    "parameter": option("A parameter of a plugin's method, KEY=VALUE; may be repeated.", panel="Model"),
-    "table": option("Name of a sweep or data set; all runs if not given.", autocompletion=complete_table),
-    "method": option("Only this method; may be repeated.", panel="Selection of runs"),
-    "prototypes": option("Only this number of prototypes; may be repeated.", panel="Selection of runs"),
-    "where": option(
-        "Only runs for which an expression holds, such as 'prototypes == 16 and test_accuracy > 0.95'.",
+    "dataset_option": data_option(help="A setting of the data set, KEY=VALUE; may be repeated."),
+    "parameter": model_option(help="A parameter of a plugin's method, KEY=VALUE; may be repeated."),
+    "table": option(help="Name of a sweep or data set; all runs if not given.", autocompletion=complete_table),
+    "method": selection_option(help="Only this method; may be repeated."),
+    "prototypes": selection_option(help="Only this number of prototypes; may be repeated."),
+    "where": selection_option(
+        help="Only runs for which an expression holds, such as 'prototypes == 16 and test_accuracy > 0.95'.",
         metavar="EXPRESSION",
-        panel="Selection of runs",
     ),
-    "sweep": option("Only the runs of this sweep.", panel="Selection of runs"),
-    "state": option(
-        "planned, running, stale (without its process), retraining, complete, diverged, failed; may be repeated.",
-        panel="Selection of runs",
+    "sweep": selection_option(help="Only the runs of this sweep."),
+    "state": selection_option(
+        help="planned, running, stale (without its process), retraining, complete, diverged, failed; may be repeated."
     ),
-    "engine": option("auto: fused on the CPU for the methods it supports, torch for others.", panel="Training"),
-    "device": option("Device of the torch engine: cpu, cuda, mps.", panel="Training"),
-    "measure": option(
-        "First store the quality of prototypes of selected runs that lack it.", "--measure", panel="Storage"
+    "engine": training_option(help="auto: fused on the CPU for the methods it supports, torch for others."),
+    "device": training_option(help="Device of the torch engine: cpu, cuda, mps."),
+    "measure": storage_option("--measure", help="First store the quality of prototypes of selected runs that lack it."),
+    "db": storage_option("--db", help="Results database: a path, or an SQLAlchemy URL.", envvar="IDWBENCH_DB"),
+    "data_dir": storage_option(
+        help="Folder of the image archives; IDWBENCH_DATA or the user's cache folder if not given."
     ),
-    "db": option("Results database: a path, or an SQLAlchemy URL.", "--db", envvar="IDWBENCH_DB", panel="Storage"),
-    "data_dir": option(
-        "Folder of the image archives; IDWBENCH_DATA or the user's cache folder if not given.", panel="Storage"
-    ),
-    "plugin": option("Python file that registers methods; may be repeated.", panel="Storage"),
-    "force": option("Replace files that exist.", "--force", panel="Storage"),
+    "plugin": storage_option(help="Python file that registers methods; may be repeated."),
+    "force": storage_option("--force", help="Replace files that exist."),
 }
+
+
+_GIVEN_BY_NAME = inspect.Parameter.POSITIONAL_OR_KEYWORD
+_PLUGINS = Annotated[list[Path] | None, OPTIONS["plugin"]]
 
 
 def declared(command: Callable[..., None], name: str, own: Mapping[str, Any]) -> Callable[..., None]:
@@ -136,7 +133,7 @@ def declared(command: Callable[..., None], name: str, own: Mapping[str, Any]) ->
         annotation = parameter.annotation if is_own else Annotated[parameter.annotation, declaration]
         parameters.append(parameter.replace(annotation=annotation))
         if parameter.name == "data_dir":
-            parameters.append(_parameter("plugin", list[Path], OPTIONS["plugin"]))
+            parameters.append(inspect.Parameter("plugin", _GIVEN_BY_NAME, default=None, annotation=_PLUGINS))
 
     def run(**arguments: Any) -> None:
         if "data_dir" in arguments:
@@ -156,8 +153,7 @@ def declared(command: Callable[..., None], name: str, own: Mapping[str, Any]) ->
 
 
 def _parameter(name: str, kind: Any, declaration: Any) -> inspect.Parameter:
-    annotation = Annotated[kind | None, declaration]
-    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=annotation)
+    return inspect.Parameter(name, _GIVEN_BY_NAME, default=None, annotation=Annotated[kind | None, declaration])
 
 
 def _parameters() -> Iterator[inspect.Parameter]:
@@ -167,7 +163,7 @@ def _parameters() -> Iterator[inspect.Parameter]:
     for name, parameter in all_parameters().items():
         *others, last = (method.name for method in METHODS.values() if name in {one.name for one in method.parameters})
         text = f"{parameter.help} For {', '.join(others)}{' and ' if others else ''}{last}."
-        yield _parameter(name, str if parameter.choices else float, option(text, panel="Model"))
+        yield _parameter(name, str if parameter.choices else float, model_option(help=text))
 
 
 def _settings() -> Iterator[inspect.Parameter]:
@@ -176,7 +172,7 @@ def _settings() -> Iterator[inspect.Parameter]:
     from idwbench.runs.kinds.prototypes import PrototypesConfig
     from idwbench.runs.protocol import Protocol
 
-    places: tuple[tuple[Any, Iterable[str], Panel], ...] = (
+    places: tuple[tuple[Any, Iterable[str], str], ...] = (
         (PrototypesConfig, ["initialisation"], "Model"),
         (Protocol, Protocol.model_fields, "Protocol"),
         (TableFileConfig, DATASET_SETTINGS, "Data"),
@@ -188,7 +184,7 @@ def _settings() -> Iterator[inspect.Parameter]:
             kinds = {one["type"] for one in field.get("anyOf", [field])}
             kind: Any = float if "number" in kinds else int if "integer" in kinds else str
             parser = number if {"integer", "number"} <= kinds else None
-            yield _parameter(name, kind, option(field["description"], panel=panel, parser=parser))
+            yield _parameter(name, kind, option(help=field["description"], rich_help_panel=panel, parser=parser))
 
 
 def number(text: str) -> int | float:

@@ -125,31 +125,32 @@ def print_table(
 
     shown = (Column(name, name, own, name not in texts, is_below=name in below) for name, own in columns.items())
     n_rows = max(map(len, columns.values()), default=0)
-    _print_tables([Table(title, tuple(shown), (None,) * n_rows)], pipe)
+    write_tables([Table(title, tuple(shown), (None,) * n_rows)], "rich", pipe=pipe)
 
 
-def write_tables(tables: Sequence[Table], table_format: str, output: Path | None, *, force: bool) -> None:
-    """Write tables to a file and print its name, or print them."""
+def write_tables(
+    tables: Sequence[Table],
+    table_format: str,
+    output: Path | None = None,
+    *,
+    force: bool = False,
+    pipe: int | None = 100,
+) -> None:
+    """Write tables to a file and print its name, or print them; `pipe` is the width of a text in a pipe."""
+    if output is None and table_format == "rich":
+        from idwbench.report.text import render_text
+
+        terminal = terminal_width()
+        # Without bold, on a dumb terminal, a star marks the best.
+        is_plain = terminal is None or os.environ.get("TERM") in ("dumb", "unknown")
+        # The function escapes the control characters of texts, but for those of styles.
+        return typer.echo(render_text(tables, terminal or pipe, None if is_plain else _styled), nl=False)
     from idwbench.report.render import render
 
-    if output is not None:
-        write_file(output, render(tables, table_format).encode(), overwrite=force)
-        echo(str(output))
-    elif table_format == "rich":
-        _print_tables(tables, 100)
-    else:
-        echo(render(tables, table_format), nl=False)
-
-
-def _print_tables(tables: Sequence[Table], width: int | None) -> None:
-    """Print tables in the width of the terminal; `width` is that of a pipe."""
-    from idwbench.report.text import render_text
-
-    terminal = terminal_width()
-    # Without bold, on a dumb terminal, a star marks the best.
-    is_plain = terminal is None or os.environ.get("TERM") in ("dumb", "unknown")
-    # The function escapes the control characters of texts, but for those of styles.
-    typer.echo(render_text(tables, terminal or width, None if is_plain else _styled), nl=False)
+    if output is None:
+        return echo(render(tables, table_format), nl=False)
+    write_file(output, render(tables, table_format).encode(), overwrite=force)
+    echo(str(output))
 
 
 def _styled(text: str, how: str) -> str:

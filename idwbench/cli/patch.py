@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from idwbench.cli.options import argument, option, refuse
+from idwbench.cli.options import argument, data_option, option, refuse
 from idwbench.cli.output import echo, echo_json, print_line, print_table
 from idwbench.errors import ModelFileError, PatchError
 from idwbench.files import MODEL_SUFFIXES, check_model_path, check_output
@@ -21,23 +22,25 @@ __all__ = ["OPTIONS", "patch"]
 
 _LONGEST_INPUT = 30
 
+_patch_option = partial(option, rich_help_panel="Patch")
+
 OPTIONS = {
-    "model": argument("The model file (.pt or .safetensors)."),
-    "label": option("Wanted class of --x: its name or number.", panel="Data"),
-    "target": option("Wanted outputs of --x for a regression, such as 3.5 or 1,2.", panel="Data"),
-    "file": option("CSV file with the columns x and label (or target): patches that hold together.", panel="Data"),
-    "keep": option("CSV file with the column x: inputs whose answers must stay.", panel="Data"),
-    "list_patches": option("List the patches of the model.", "--list"),
-    "undo": option("Remove the patch with this number in --list.", panel="Data"),
-    "output": option("Model file to write; required without --dry-run or --list.", "-o", "--output"),
-    "radius": option("Radius in scaled units; auto: no right training prediction changes.", panel="Patch"),
-    "steepness": option("How steeply the weight falls beyond the radius (default: 32 or more).", panel="Patch"),
-    "margin": option("Lead over the next logit (default: 2 or more; with --exact the least).", panel="Patch"),
-    "confidence": option("Probability of the label, in place of --margin.", panel="Patch"),
-    "exact": option("The paper's patch of this exact input, of the weight of the others.", "--exact", panel="Patch"),
-    "eta": option("Its value: exact, printed (Eq. 7) or authors (their code).", panel="Patch"),
-    "merge": option("Inputs of one label share a patch where all still hold.", "--merge", panel="Patch"),
-    "dry_run": option("Print the effect without writing a file.", "--dry-run"),
+    "model": argument(help="The model file (.pt or .safetensors)."),
+    "label": data_option(help="Wanted class of --x: its name or number."),
+    "target": data_option(help="Wanted outputs of --x for a regression, such as 3.5 or 1,2."),
+    "file": data_option(help="CSV file with the columns x and label (or target): patches that hold together."),
+    "keep": data_option(help="CSV file with the column x: inputs whose answers must stay."),
+    "list_patches": option("--list", help="List the patches of the model."),
+    "undo": data_option(help="Remove the patch with this number in --list."),
+    "output": option("-o", "--output", help="Model file to write; required without --dry-run or --list."),
+    "radius": _patch_option(help="Radius in scaled units; auto: no right training prediction changes."),
+    "steepness": _patch_option(help="How steeply the weight falls beyond the radius (default: 32 or more)."),
+    "margin": _patch_option(help="Lead over the next logit (default: 2 or more; with --exact the least)."),
+    "confidence": _patch_option(help="Probability of the label, in place of --margin."),
+    "exact": _patch_option("--exact", help="The paper's patch of this exact input, of the weight of the others."),
+    "eta": _patch_option(help="Its value: exact, printed (Eq. 7) or authors (their code)."),
+    "merge": _patch_option("--merge", help="Inputs of one label share a patch where all still hold."),
+    "dry_run": option("--dry-run", help="Print the effect without writing a file."),
 }
 
 

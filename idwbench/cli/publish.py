@@ -17,14 +17,14 @@ from idwbench.results import DEFAULT_DATABASE
 __all__ = ["OPTIONS", "claims", "page", "publish"]
 
 OPTIONS = {
-    "page.output": argument("HTML file to write."),
-    "publish.output": option("Folder to write to.", "-o", "--output"),
-    "publish.format": option("Format of the figures."),
-    "table": option("Only this sweep or data set.", autocompletion=complete_table),
-    "metric": option("Metric of the leaderboards (default: the metric of the task)."),
-    "top": option("Number of rows of the leaderboards.", min=1),
+    "page.output": argument(help="HTML file to write."),
+    "publish.output": option("-o", "--output", help="Folder to write to."),
+    "publish.format": option(help="Format of the figures."),
+    "table": option(help="Only this sweep or data set.", autocompletion=complete_table),
+    "metric": option(help="Metric of the leaderboards (default: the metric of the task)."),
+    "top": option(help="Number of rows of the leaderboards.", min=1),
     "name": argument(
-        "paper: inverse distance weighting attention; family: kernel regression, hash tables, networks and "
+        help="paper: inverse distance weighting attention; family: kernel regression, hash tables, networks and "
         "language models; dual: the dual form of gradient descent; baselines: methods of scikit-learn; repairs: "
         "patches beside what else mends a wrong prediction."
     ),

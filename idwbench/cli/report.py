@@ -14,22 +14,23 @@ __all__ = ["OPTIONS", "report"]
 
 OPTIONS = {
     "table": option(
-        "Name of a sweep or data set. Without it the content of the database is listed.", autocompletion=complete_table
+        help="Name of a sweep or data set. Without it the content of the database is listed.",
+        autocompletion=complete_table,
     ),
     "leaderboard": option(
-        "Name of a sweep or data set, whose settings are sorted by a metric.", autocompletion=complete_table
+        help="Name of a sweep or data set, whose settings are sorted by a metric.", autocompletion=complete_table
     ),
-    "metric": option("Metric, such as accuracy or coverage (default: the metric of the task)."),
-    "interval": option("Add 95 % bootstrap intervals of the means over seeds.", "--interval"),
-    "by_dataset": option("With --table: one row for each model and a column for each data set.", "--by-dataset"),
+    "metric": option(help="Metric, such as accuracy or coverage (default: the metric of the task)."),
+    "interval": option("--interval", help="Add 95 % bootstrap intervals of the means over seeds."),
+    "by_dataset": option("--by-dataset", help="With --table: one row for each model and a column for each data set."),
     "split": option(
-        "Split that a leaderboard is sorted by, or that --by-dataset shows: test, holdout, validation or train "
+        help="Split that a leaderboard is sorted by, or that --by-dataset shows: test, holdout, validation or train "
         "(default: test)."
     ),
-    "top": option("Number of rows.", min=1, panel="Leaderboard"),
+    "top": option(rich_help_panel="Leaderboard", help="Number of rows.", min=1),
     "best_over": option(
-        "Settings, joined by commas, of which the values with the best validation metric are shown.",
-        panel="Leaderboard",
+        rich_help_panel="Leaderboard",
+        help="Settings, joined by commas, of which the values with the best validation metric are shown.",
     ),
 }
 

@@ -18,12 +18,12 @@ from idwbench.results import DEFAULT_DATABASE
 __all__ = ["OPTIONS", "runs_export", "runs_note", "runs_rm", "runs_tag"]
 
 OPTIONS = {
-    "tag": argument("A word without commas."),
-    "remove": option("Take the tag from the run.", "--remove"),
-    "text": argument("One line; an empty one removes the note."),
-    "yes": option("Do not ask.", "--yes", "-y"),
-    "output": option("File to write, .csv or .parquet; or a folder with --format.", "-o", "--output"),
-    "format": option("Format of a folder: tensorboard or mlflow. A file has the format of its suffix."),
+    "tag": argument(help="A word without commas."),
+    "remove": option("--remove", help="Take the tag from the run."),
+    "text": argument(help="One line; an empty one removes the note."),
+    "yes": option("--yes", "-y", help="Do not ask."),
+    "output": option("-o", "--output", help="File to write, .csv or .parquet; or a folder with --format."),
+    "format": option(help="Format of a folder: tensorboard or mlflow. A file has the format of its suffix."),
 }
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OPTIONS", "runs_diff", "runs_replay"]
 
-OPTIONS = {name: argument("Key of a run, or its beginning.") for name in ("one", "other")}
+OPTIONS = {name: argument(help="Key of a run, or its beginning.") for name in ("one", "other")}
 
 
 def runs_diff(one: str, other: str, db: str = DEFAULT_DATABASE, json: bool = False) -> None:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["OPTIONS", "row_facts", "runs_list", "time_label"]
 
 OPTIONS = {
-    "sort": option("Order by a column; -COLUMN begins with the largest.", metavar="COLUMN"),
-    "limit": option("Only the first runs: without --sort, the newest.", min=1),
+    "sort": option(help="Order by a column; -COLUMN begins with the largest.", metavar="COLUMN"),
+    "limit": option(help="Only the first runs: without --sort, the newest.", min=1),
 }
 # What a list needs to know, and to sort by the newest.
 _FACTS = ("seconds", "attempt", "tags", "note", "error", "created_at", "started_at", "finished_at")

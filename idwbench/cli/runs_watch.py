@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["OPTIONS", "plain_lines", "runs_watch", "time_left_label", "view_of"]
 
 OPTIONS = {
-    "sweep": argument("Name of a sweep (default: all that have not ended)."),
-    "once": option("Print the progress once and exit.", "--once"),
-    "interval": option("Seconds between two readings of the database.", min=0.1),
+    "sweep": argument(help="Name of a sweep (default: all that have not ended)."),
+    "once": option("--once", help="Print the progress once and exit."),
+    "interval": option(help="Seconds between two readings of the database.", min=0.1),
 }
 _COLOURS = {"running": "green", "stale": "yellow", "planned": "dim", "diverged": "magenta", "failed": "red"}
 _BAR = 24  # columns

@@ -11,7 +11,7 @@ import typer
 
 import idwbench
 from idwbench.cli.interruption import interruptible
-from idwbench.cli.options import EngineName, argument, option, refuse
+from idwbench.cli.options import EngineName, argument, option, refuse, training_option
 from idwbench.cli.output import echo, echo_json, print_facts, print_line
 from idwbench.errors import ConfigError
 from idwbench.report.labels import count_label
@@ -38,23 +38,20 @@ def _sweep_names(incomplete: str) -> list[str]:
 
 OPTIONS = {
     "file": argument(
-        "The sweep file (YAML), or the name of a shipped sweep (see --list).", autocompletion=_sweep_names
+        help="The sweep file (YAML), or the name of a shipped sweep (see --list).", autocompletion=_sweep_names
     ),
-    "dry_run": option("Print the runs and their states without training.", "--dry-run"),
-    "list_shipped": option("List the sweeps that come with idwbench and exit.", "--list"),
-    "retry": option("Retrain runs in this state.", panel="Training"),
-    "wait": option(
-        "Wait for runs that other processes train, and take over what they leave.", "--wait", panel="Training"
+    "dry_run": option("--dry-run", help="Print the runs and their states without training."),
+    "list_shipped": option("--list", help="List the sweeps that come with idwbench and exit."),
+    "retry": training_option(help="Retrain runs in this state."),
+    "wait": training_option("--wait", help="Wait for runs that other processes train, and take over what they leave."),
+    "fail_fast": training_option("--fail-fast", help="Stop at the first failed run."),
+    "max_failures": training_option(help="Stop after this number of failed runs.", min=1),
+    "jobs": training_option(
+        "-j", "--jobs", help="Number of threads that train; one for each core if not given.", min=1
     ),
-    "fail_fast": option("Stop at the first failed run.", "--fail-fast", panel="Training"),
-    "max_failures": option("Stop after this number of failed runs.", min=1, panel="Training"),
-    "jobs": option(
-        "Number of threads that train; one for each core if not given.", "-j", "--jobs", min=1, panel="Training"
-    ),
-    "dask": option(
-        "Train on a Dask cluster: tcp://host:8786, tls://host:8786, or local:2 for two processes here.",
+    "dask": training_option(
+        help="Train on a Dask cluster: tcp://host:8786, tls://host:8786, or local:2 for two processes here.",
         metavar="ADDRESS",
-        panel="Training",
     ),
 }
 

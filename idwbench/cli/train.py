@@ -8,7 +8,16 @@ from typing import Any
 import idwbench
 from idwbench.attention.scores import METHODS
 from idwbench.cli.interruption import interruptible
-from idwbench.cli.options import DATASET_SETTINGS, EngineName, dataset_names, key_values, option
+from idwbench.cli.options import (
+    DATASET_SETTINGS,
+    EngineName,
+    data_option,
+    dataset_names,
+    key_values,
+    model_option,
+    option,
+    training_option,
+)
 from idwbench.cli.output import echo, print_model
 from idwbench.files import check_model_path, check_output
 from idwbench.results import DEFAULT_DATABASE
@@ -21,17 +30,17 @@ __all__ = ["OPTIONS", "train"]
 _NAMES = [name for name, kind in DATASETS.items() if not issubclass(kind, FileConfig | LanguageConfig)]
 
 OPTIONS = {
-    "dataset": option(
-        f"{', '.join(_NAMES)}, or the path of a .npz, .csv or .tsv file.", autocompletion=dataset_names, panel="Data"
+    "dataset": data_option(
+        help=f"{', '.join(_NAMES)}, or the path of a .npz, .csv or .tsv file.", autocompletion=dataset_names
     ),
-    "method": option(f"{', '.join(METHODS)}, or a plugin's.", autocompletion=lambda: list(METHODS), panel="Model"),
-    "prototypes": option("Number of prototypes.", panel="Model"),
-    "seed": option("Seed of initialisation and batch order.", panel="Protocol"),
-    "output": option("Model file to write: .pt or .safetensors.", "-o", "--output"),
-    "dataset_option": option(
-        "A setting of the data set, KEY=VALUE (noise=0.2, label=species); may be repeated.", panel="Data"
+    "method": model_option(help=f"{', '.join(METHODS)}, or a plugin's.", autocompletion=lambda: list(METHODS)),
+    "prototypes": model_option(help="Number of prototypes."),
+    "seed": option(help="Seed of initialisation and batch order.", rich_help_panel="Protocol"),
+    "output": option("-o", "--output", help="Model file to write: .pt or .safetensors."),
+    "dataset_option": data_option(
+        help="A setting of the data set, KEY=VALUE (noise=0.2, label=species); may be repeated."
     ),
-    "retrain": option("Train even if the database has this run.", "--retrain", panel="Training"),
+    "retrain": training_option("--retrain", help="Train even if the database has this run."),
 }
 
 
