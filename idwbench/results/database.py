@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, make_url
+from sqlalchemy import URL, Connection, Engine, ExceptionContext, NullPool, create_engine, make_url
+from sqlalchemy.event import listen
 from sqlalchemy.exc import (
     ArgumentError,
     DatabaseError,
@@ -75,10 +76,18 @@ class Database:
         Raises:
             ResultsError: not a valid path or URL, neither SQLite nor PostgreSQL, in memory, or the driver is missing.
         """
-        place = _place(db)
-        if isinstance(place, Path):
-            return cls(_sqlite_engine(place, read_only), str(place), place, read_only)
-        return cls(_postgresql_engine(place, read_only), place.render_as_string(hide_password=True), None, read_only)
+        for is_wrong, problem in ((not db.strip(), "is empty"), ("\0" in db, "has a NUL character")):
+            if is_wrong:
+                raise ResultsError(f"the name of the database {problem}", hint=_EXPECTED)
+        place = _url(db) if "://" in db else _file(db)
+        if not isinstance(place, Path):
+            label = place.render_as_string(hide_password=True)
+            return cls(_postgresql_engine(place, read_only), label, None, read_only)
+        connect = partial(_connect, place, read_only)
+        # SQLite checks no references: all that is written refers to rows that the same transaction has read.
+        engine = create_engine("sqlite://", creator=connect, poolclass=NullPool, json_serializer=to_json)
+        listen(engine, "handle_error", partial(_translate, str(place), place))
+        return cls(engine, str(place), place, read_only)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -90,14 +99,10 @@ class Database:
         # The default of PostgreSQL is READ COMMITTED.
         options = {} if self.path is not None else {"isolation_level": "REPEATABLE READ"}
         try:
-            with self._translated(), self.engine.execution_options(**options).connect() as connection:
+            with self.engine.execution_options(**options).connect() as connection:
                 if self.path is not None:
                     connection.exec_driver_sql("BEGIN")
-                try:
-                    yield connection
-                except (DBAPIError, sqlite3.Error) as error:
-                    check_text(connection, self.label, error)
-                    raise
+                yield connection
         except ValueError as error:  # JSON, a date or a number that cannot be parsed
             raise ResultsError(f"holds a value that cannot be read: {explained(error)}", file=self.label) from error
 
@@ -114,7 +119,7 @@ class Database:
         if self.read_only:
             raise ResultsError("was opened read-only", file=self.label)
         options = {} if self.path is not None else {"isolation_level": "READ COMMITTED"}
-        with self._translated(), self.engine.execution_options(**options).begin() as connection:
+        with self.engine.execution_options(**options).begin() as connection:
             if self.path is not None:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             yield connection
@@ -152,14 +157,9 @@ class Database:
         if self.path is None:
             yield
             return
-        with self._translated():
-            connection = self.engine.raw_connection()
-        try:
-            with self._translated():
-                connection.cursor().execute("PRAGMA schema_version").fetchone()  # opens the log, too
+        with self.engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA schema_version").scalar_one()  # opens the log, too
             yield
-        finally:
-            connection.close()
 
     def use_write_ahead_log(self) -> None:
         """Set the persistent write-ahead mode of an SQLite file, in which readers do not block the writer.
@@ -169,55 +169,42 @@ class Database:
         """
         deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
         while self.path is not None:
-            with self._translated():
-                # The mode cannot change within a transaction, which SQLAlchemy would begin.
-                connection = self.engine.raw_connection()
             try:
-                connection.cursor().execute("PRAGMA journal_mode = WAL").fetchone()
+                with self.engine.connect() as connection:
+                    connection.exec_driver_sql("PRAGMA journal_mode = WAL").scalar_one()
                 return
-            except sqlite3.DatabaseError as error:
+            except ResultsError as error:
                 # SQLite does not wait if two processes change the mode at the same time.
-                if not _is_locked(error) or time.monotonic() > deadline:
-                    raise ResultsError(explained(error), file=self.label) from error
-            finally:
-                connection.close()
+                if not _is_locked(error.__cause__) or time.monotonic() > deadline:
+                    raise
             time.sleep(0.02)
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        """Raise errors of the database as `ResultsError`.
 
-        A violated constraint and wrong SQL stay as they are: they are programming errors.
-        """
-        try:
-            yield
-        except UnicodeEncodeError as error:
-            raise ResultsError(f"text that is not valid Unicode: {error.reason}", file=self.label) from error
-        except DBAPIError as error:
-            if _is_programming_error(error):
-                raise
-            if _is_full(error.orig, self.path):
-                where = "on the server" if self.path is None else f"in {self.path.parent}"
-                hint = f"what was stored is kept; make room {where} and start again"
-                raise DatabaseFullError("the disk is full", file=self.label, hint=hint) from error
-            kind = _ConflictError if _code(error.orig) in _CONFLICTS else ResultsError
-            raise kind(explained(error.orig), file=self.label) from error
-        except sqlite3.Error as error:  # of a cursor that is read without SQLAlchemy
-            raise ResultsError(explained(error), file=self.label) from error
+def _translate(label: str, path: Path | None, context: ExceptionContext) -> None:
+    """Raise an error of the database as `ResultsError`, in place of SQLAlchemy's.
+
+    A violated constraint and wrong SQL stay as they are: they are programming errors.
+    """
+    error = context.original_exception
+    if isinstance(error, UnicodeEncodeError):
+        raise ResultsError(f"text that is not valid Unicode: {error.reason}", file=label)
+    if not isinstance(context.sqlalchemy_exception, DBAPIError) or _is_programming_error(context.sqlalchemy_exception):
+        return
+    if context.connection is not None:
+        check_text(context.connection, label, error)
+    if _is_full(error, path):
+        where = "on the server" if path is None else f"in {path.parent}"
+        hint = f"what was stored is kept; make room {where} and start again"
+        raise DatabaseFullError("the disk is full", file=label, hint=hint)
+    raise (_ConflictError if _code(error) in _CONFLICTS else ResultsError)(explained(error), file=label)
 
 
-def _place(db: str) -> Path | URL:
-    """Return the path of an SQLite database, or the URL of a database on PostgreSQL.
+def _url(db: str) -> Path | URL:
+    """Return the URL of a database on PostgreSQL, or the path of one on SQLite.
 
     Raises:
-        ResultsError: not a valid path or URL, neither SQLite nor PostgreSQL, or in memory.
+        ResultsError: not a valid URL, neither SQLite nor PostgreSQL, or in memory.
     """
-    if not db.strip():
-        raise ResultsError("the name of the database is empty", hint=_EXPECTED)
-    if "\0" in db:
-        raise ResultsError("the name of the database has a NUL character", hint=_EXPECTED)
-    if "://" not in db:
-        return _file(db)
     label = re.sub(r"(://[^:/@]*):.*@", r"\1:***@", db)  # without what may be a password
     try:
         db.encode()
@@ -276,31 +263,25 @@ def _postgresql_engine(url: URL, read_only: bool) -> Engine:
     if engine.dialect.is_async:
         problem = f"the driver '{driver}' is asynchronous, which is not supported"
         raise ResultsError(problem, file=label, hint="expected postgresql://…")
+    listen(engine, "handle_error", partial(_translate, label, None))
     return engine
 
 
-def _sqlite_engine(path: Path, read_only: bool) -> Engine:
-    """Return an engine without a pool, whose transactions begin where `Database` says.
-
-    SQLite checks no references: all that is written refers to rows that the same transaction has read.
-    """
-
-    def connect() -> sqlite3.Connection:
-        mode = "mode=ro" if read_only else "mode=rwc"
-        if read_only and not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists():
-            mode = "immutable=1"  # in write-ahead mode readers also create files in the folder
-        connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?{mode}",
-            uri=True,
-            timeout=BUSY_TIMEOUT_SECONDS,
-            isolation_level=None,  # the driver would begin late, and never before a CREATE TABLE
-            check_same_thread=False,
-        )
-        # The leaderboard needs it, and SQLite is often built without mathematical functions.
-        connection.create_function("sqrt", 1, _sqrt, deterministic=True)
-        return connection
-
-    return create_engine("sqlite://", creator=connect, poolclass=NullPool, json_serializer=to_json)
+def _connect(path: Path, read_only: bool) -> sqlite3.Connection:
+    """Return a connection to an SQLite database, whose transactions begin where `Database` says."""
+    mode = "mode=ro" if read_only else "mode=rwc"
+    if read_only and not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists():
+        mode = "immutable=1"  # in write-ahead mode readers also create files in the folder
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?{mode}",
+        uri=True,
+        timeout=BUSY_TIMEOUT_SECONDS,
+        isolation_level=None,  # the driver would begin late, and never before a CREATE TABLE
+        check_same_thread=False,
+    )
+    # The leaderboard needs it, and SQLite is often built without mathematical functions.
+    connection.create_function("sqrt", 1, _sqrt, deterministic=True)
+    return connection
 
 
 def _sqrt(value: float | None) -> float | None:

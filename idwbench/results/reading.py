@@ -64,7 +64,7 @@ def unreadable(run_key: str, column: str, problem: str) -> ResultsError:
     return ResultsError(f"run {run_key[:_SHORT]}: its {column} cannot be read: {problem}")
 
 
-def check_text(connection: Connection, label: str, error: Exception) -> None:
+def check_text(connection: Connection, label: str, error: BaseException) -> None:
     """Find the run whose text an SQLite database could not decode; other errors pass.
 
     Raises:

@@ -101,8 +101,8 @@ def _migrate(database: Database) -> None:
             _back_up(database.path, version)
         try:
             _write_tables(connection, version)
-        except DBAPIError as error:
-            problem = f"cannot be upgraded to version {VERSION} and was left unchanged: {explained(error.orig)}"
+        except (DBAPIError, ResultsError) as error:
+            problem = f"cannot be upgraded to version {VERSION} and was left unchanged: {explained(error.__cause__)}"
             raise ResultsError(problem, file=database.label) from error
         if connection.dialect.name == "sqlite" and connection.exec_driver_sql("PRAGMA foreign_key_check").first():
             raise ResultsError("a migration broke references; it was left unchanged", file=database.label)

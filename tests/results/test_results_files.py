@@ -7,9 +7,10 @@ import sys
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import event
 from stored_runs import query
 
 from idwbench.errors import DatabaseFullError, ResultsError
@@ -246,8 +247,9 @@ def test_an_error_of_writing_on_a_full_disk_is_a_full_disk(store, db, monkeypatc
     monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=free))
     failure = sqlite3.OperationalError("disk I/O error")
     failure.sqlite_errorcode = code
+    event.listen(store._database.engine, "do_execute", Mock(side_effect=failure))
     with pytest.raises(ResultsError) as caught, store._database.write():
-        raise OperationalError("INSERT", {}, failure)
+        pass
     assert type(caught.value) is kind
     if kind is DatabaseFullError:
         assert (caught.value.file, caught.value.problem, caught.value.exit_code) == (db, "the disk is full", 1)
