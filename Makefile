@@ -89,7 +89,7 @@ family-full-networks: $(VENV)/.installed
 	$(call sweep_each,$(FAMILY_FULL_NETWORKS),results/family.db)
 
 DUAL_NETWORKS := dual_form
-DUAL_MEMORIES := dual_history dual_keys lstm lstm_history
+DUAL_MEMORIES := dual_history dual_keys lstm lstm_history dual_forgetting dual_limits
 dual: BEGIN := $(shell date +%s)
 dual: $(VENV)/.installed
 	$(MAKE) --no-print-directory -j 2 dual-networks dual-memories

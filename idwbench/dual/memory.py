@@ -104,11 +104,10 @@ class LayerMemory:
 
         Products are taken in the type of the recording, sums over chunks in float64.
         """
-        inputs = np.asarray(queries, np.float64)
-        initial = self._scaled_initial + (0.0 if self.residual is None else self.residual)
-        answers: Floats = inputs @ initial[:, : self.features].T
+        inputs, constant = np.asarray(queries, np.float64), self.constant
+        answers: Floats = inputs @ constant[:, : self.features].T
         if self.has_bias:
-            answers += initial[:, -1]
+            answers += constant[:, -1]
         block = self.queries_at_once
         for start in range(0, len(inputs), block):
             part = slice(start, start + block)
@@ -203,6 +202,11 @@ class LayerMemory:
         It is rounding for SGD, and the residual for Adam.
         """
         return self.final.astype(np.float64) - self._scaled_initial - self.change()
+
+    @property
+    def constant(self) -> Floats:
+        """Return what of W_T is no sum over slots, f·W_0 and for Adam the residual, with a last column for the bias."""
+        return self._scaled_initial + (0.0 if self.residual is None else self.residual)
 
     @property
     def _scaled_initial(self) -> Floats:

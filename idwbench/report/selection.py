@@ -83,12 +83,14 @@ def _read(results: Results, kind: str, name: str, metric: str | None) -> pandas.
     return table if is_measured.all() and (metric or tables_of(table) == "sections") else read()
 
 
-def tables_of(runs: Runs) -> Literal["dual_form", "repairs", "sections"]:
-    """Return which tables runs have: those of perceptrons alone, of ways to mend predictions, or those of others."""
+def tables_of(runs: Runs) -> Literal["dual_form", "memory", "repairs", "sections"]:
+    """Return which tables runs have: of perceptrons alone, of their memory, of ways to mend predictions, or others."""
     configs = runs.config if isinstance(runs, pandas.DataFrame) else [run.config for run in runs]
     models = {id(config.model): config.model for config in configs}.values()
     if all(model.kind == "mlp" for model in models):
         return "dual_form"
+    if any(model.kind == "memory_study" for model in models):
+        return "memory"
     return "repairs" if any(model.is_comparison for model in models) else "sections"
 
 
@@ -102,7 +104,7 @@ def report_tables(
 ) -> Sequence[Table]:
     """Return the tables of some runs: of multilayer perceptrons alone that of the dual form, else of sections.
 
-    Runs that compare patches have tables of these, unless a metric is given.
+    Runs that compare patches, or study the memory of a perceptron, have tables of these, unless a metric is given.
 
     Args:
         runs: Stored runs, such as those from `select_runs`.
@@ -122,6 +124,10 @@ def report_tables(
     kind = "sections" if metric else tables_of(runs)
     if kind == "dual_form" and not intervals:
         return dual_form(runs)
+    if kind == "memory":
+        from idwbench.report.memory_studies import memory_tables
+
+        return memory_tables(runs)
     if kind == "repairs":
         from idwbench.report.repairs import repair_tables
 

@@ -17,6 +17,7 @@ from pydantic import PlainValidator, SerializeAsAny, SerializerFunctionWrapHandl
 from idwbench.errors import ConfigError, UnknownSettingError, did_you_mean
 from idwbench.runs.dataset_base import DatasetConfig
 from idwbench.runs.datasets import DATASETS, PartsConfig, dataset_label, parse_dataset
+from idwbench.runs.kinds.memory_study import MemoryStudyConfig
 from idwbench.runs.kinds.models import MODELS, ModelConfig, model_setting_names, parse_model
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
@@ -161,7 +162,7 @@ class RunConfig(Settings):
     @property
     def required(self) -> RunConfig | None:
         """The run whose result this run needs, or None."""
-        if not isinstance(self.model, PatchStudyConfig):
+        if not isinstance(self.model, PatchStudyConfig | MemoryStudyConfig):
             return None
         return self.model_copy(update={"model": self.model.network})
 

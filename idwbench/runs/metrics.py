@@ -12,6 +12,8 @@ from idwbench.runs.dataset_base import Task
 
 __all__ = [
     "ATTENTION_METRICS",
+    "FORGETTING_MEASURES",
+    "FORGETTING_WAYS",
     "HEADLINES",
     "METRICS",
     "PATCH_MEASURES",
@@ -38,6 +40,9 @@ PATCH_MEASURES = (
     *("success", "probability", "noise_kept", "shift_kept", "neighbours_right", "better", "worse"),
     *("calibration_error", "logit_change"),
 )
+# What studies of memories compare if a part is masked, in the same way; see `idwbench.training.memory_study_engine`.
+FORGETTING_WAYS = ("whole", "masked", "masked_last", "ascended", "fine_tuned", "retrained", "other_seed")
+FORGETTING_MEASURES = ("masked_accuracy", "rest_accuracy", "different_answers", "total_variation")
 # Values by split and name.
 Metrics = Mapping[tuple[str, str], float]
 
@@ -111,6 +116,8 @@ METRICS: dict[str, MetricDefinition] = {
             )
         ),
         *map(_share, ("accuracy_1", "accuracy_2", "accuracy_1_before", *ATTENTION_METRICS)),
+        *(MetricDefinition(name, percent=True) for name in FORGETTING_MEASURES),
+        *map(_share, ("same_answers", "attention_to_answer")),
         MetricDefinition("wrong_inputs"),
         MetricDefinition("residual_share", percent=True),
     )

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from idwbench.attention.records import Parameter
 from idwbench.attention.scores import METHODS
+from idwbench.errors import TrainingError
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import dataset_identity
 from idwbench.runs.kinds.prototypes import PrototypesConfig
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from idwbench.data.dataset import Dataset
+    from idwbench.results.records import StoredRun
     from idwbench.results.store import Results
 
 __all__ = [
@@ -46,6 +48,7 @@ __all__ = [
     "batch_orders",
     "check_stack",
     "one_by_one",
+    "required_run",
     "run_result",
     "small_stack",
     "stack_key",
@@ -178,6 +181,24 @@ def one_by_one(
         return results
 
     return Engine(name, train, max_stack, check, stored)
+
+
+def required_run(config: RunConfig, dataset: Dataset, context: Context) -> StoredRun:
+    """Return the run that a study needs, complete or diverged.
+
+    Raises:
+        ValueError: the context has no database, or the run needs no other.
+        ResultsError: the other run is not stored.
+        TrainingError: it has no result, or was trained on other data.
+    """
+    if context.results is None or config.required is None:
+        raise ValueError("a study needs a network and the database of the trained runs")
+    network = context.results.find_run(config.required.run_key)
+    if network.state not in ("complete", "diverged"):
+        raise TrainingError(f"the run {network.run_key[:12]}, whose network is to be studied, is {network.state}")
+    if network.data_sha256 not in (None, dataset.sha256):
+        raise TrainingError(f"the run {network.run_key[:12]} was trained on other data: the checksums differ")
+    return network
 
 
 def stack_key(config: RunConfig) -> str:

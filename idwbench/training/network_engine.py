@@ -38,7 +38,7 @@ from idwbench.training.module_training import (
 )
 from idwbench.training.torch_engine import resolve_device, sample_losses
 
-__all__ = ["ENGINES", "sequence_batches"]
+__all__ = ["ENGINES", "losses_of_rows", "sequence_batches"]
 
 BEFORE = "accuracy_1_before"
 
@@ -62,7 +62,7 @@ def _fit_network(config: RunConfig, dataset: Dataset, context: Context) -> Fitte
     training = ModuleTraining(
         network,
         config.protocol,
-        _losses_of_rows(dataset, device, lambda inputs, targets: sample_losses(network(inputs), targets)),
+        losses_of_rows(dataset, device, lambda inputs, targets: sample_losses(network(inputs), targets)),
         shuffled_batches(len(dataset.train), config.protocol.batch_size),
         generator,
         evaluate=lambda: _watched(network, dataset),
@@ -107,7 +107,7 @@ def _fit_mlp(config: RunConfig, dataset: Dataset, context: Context) -> Fitted:
     training = ModuleTraining(
         both,
         config.protocol.model_copy(update={"epochs": config.n_epochs}),
-        _losses_of_rows(dataset, device, losses),
+        losses_of_rows(dataset, device, losses),
         _batches(config, dataset),
         generator,
         evaluate=lambda: _watched(network, dataset),
@@ -166,7 +166,7 @@ def _before(curve: Sequence[CurvePoint], epochs: int) -> Values:
     return {(split, BEFORE): point[split, "accuracy_1"] for split in splits}
 
 
-def _losses_of_rows(dataset: Dataset, device: torch.device, losses: Loss) -> Callable[[NDArray[np.int64]], Tensor]:
+def losses_of_rows(dataset: Dataset, device: torch.device, losses: Loss) -> Callable[[NDArray[np.int64]], Tensor]:
     """Return a function from rows of the training data to the losses (n,) of their inputs and targets."""
     inputs, targets = (torch.from_numpy(part).to(device) for part in (dataset.train.inputs, dataset.train.targets))
 

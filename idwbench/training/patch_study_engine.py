@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset, Split
-from idwbench.errors import TrainingError
 from idwbench.models.patch_comparison import compare_ways
 from idwbench.models.patch_study import Labels, special_cases, study_patches
 from idwbench.models.patches import Base
 from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
-from idwbench.training.engine import Context, Fitted, one_by_one, small_stack
+from idwbench.training.engine import Context, Fitted, one_by_one, required_run, small_stack
 from idwbench.training.selection import engine_of
 
 __all__ = ["ENGINES"]
@@ -26,25 +25,12 @@ _COPIES = 10
 
 
 def _fit(config: RunConfig, dataset: Dataset, context: Context) -> Fitted:
-    """Study the patches of one network; the study of a diverged network is diverged.
-
-    Raises:
-        ValueError: the context has no database.
-        ResultsError: the network is not stored.
-        TrainingError: the network has no result, or was trained on other data.
-    """
-    model, required, results = config.model, config.required, context.results
-    assert isinstance(model, PatchStudyConfig) and required is not None
-    if results is None:
-        raise ValueError("a study of patches needs the database of the trained runs")
-    network = results.find_run(required.run_key)
-    if network.state not in ("complete", "diverged"):
-        raise TrainingError(f"the run {network.run_key[:12]}, whose network is to be patched, is {network.state}")
-    if network.data_sha256 not in (None, dataset.sha256):
-        raise TrainingError(f"the run {network.run_key[:12]} was trained on other data: the checksums differ")
+    """Study the patches of one network; the study of a diverged network is diverged."""
+    model, required, network = config.model, config.required, required_run(config, dataset, context)
+    assert isinstance(model, PatchStudyConfig) and required is not None and context.results is not None
     if network.state == "diverged":
         return Fitted({}, {}, None, diverged_epoch=network.diverged_epoch)
-    base = _base(required, results.load_arrays(network.run_key))
+    base = _base(required, context.results.load_arrays(network.run_key))
     if model.compare:
         retrain = partial(_retrained, required, dataset, context) if model.retrain else None
         study = compare_ways(base, dataset.splits, model.n_cases, dataset.image_shape, retrain)

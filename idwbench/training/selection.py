@@ -45,6 +45,7 @@ _MODULES = {
     "mlp": "network_engine",
     "sequence_to_sequence": "sequence_to_sequence_engine",
     "patch_study": "patch_study_engine",
+    "memory_study": "memory_study_engine",
 }
 # Settings of models that are sizes: each stands for at least one vector of parameters.
 _SIZES = ("prototypes", "width", "depth", "embedding")

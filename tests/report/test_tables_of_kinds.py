@@ -20,7 +20,9 @@ from idwbench.report.lookups import (
     lookup_capacities,
     predicted_capacity,
 )
+from idwbench.report.memory_studies import memory_tables
 from idwbench.report.render import render
+from idwbench.report.selection import report_tables
 
 OF = ["mnist", "fashion_mnist"]
 MNIST = {"name": "mnist", "scaling": "unit"}
@@ -228,3 +230,62 @@ def test_the_table_has_capacities_bounds_and_laws():
     assert [cell.strip() for cell in idw.split("|")][2:5] == [r"\>128"] * 3
     inner = next(line for line in text.splitlines() if line.startswith("| inner_product"))
     assert "d^" in inner and " to " in inner and "3 seeds" in text
+
+
+# Studies of memories
+
+
+def a_study(seed, metrics, **settings):
+    facts = {"dataset": "mnist", "seed": seed, "train": None, "metrics": metrics}
+    return stored_run(None, **facts, kind="memory_study", width=9, **PROTOCOL, **settings)
+
+
+def masked(seed, mask="label=3"):
+    ways = {"masked": 0.1, "retrained": 0.9, "whole": 0.8}
+    metrics = {(way, "rest_accuracy"): value + seed / 50 for way, value in ways.items()}
+    metrics |= {(way, "masked_accuracy"): value / 2 for way, value in ways.items()}
+    metrics |= {(way, "different_answers"): 0.3 for way in ("masked", "whole")}
+    return a_study(seed, metrics, mask=mask)
+
+
+def limited(seed, keep, slots, accuracy):
+    metrics = {("test", "accuracy"): accuracy + seed / 50, ("test", "same_answers"): 0.5}
+    metrics |= {} if keep == "merged" else {("test", "attention_to_answer"): 0.25}
+    return a_study(seed, metrics, keep=keep, slots=slots)
+
+
+def cells(table):
+    texts = columns(table)
+    return [dict(zip(texts, row, strict=True)) for row in zip(*texts.values(), strict=True)]
+
+
+def test_masks_have_a_row_for_each_way_in_one_order_and_distances_from_the_network_trained_again():
+    (table,) = memory_tables([masked(seed, mask) for seed in (0, 1) for mask in ("label=3", "rows=0.1")])
+    lines = cells(table)
+    ways = ["as trained", "masked", "trained again without it"]
+    assert [(line["mask"], line["network"]) for line in lines] == [
+        (m, w) for m in ("label=3", "rows=0.1") for w in ways
+    ]
+    assert [line["rest_accuracy"] for line in lines[:3]] == ["81.00 ± 1.41", "11.00 ± 1.41", "91.00 ± 1.41"]
+    assert [line["different_answers"] for line in lines[:3]] == ["30.00 ± 0.00", "30.00 ± 0.00", "–"]
+    assert {line["n"] for line in lines} == {"2"} and len(set(table.groups)) == 2
+    record = table.records()[1]
+    assert (record["network"], record["rest_accuracy_mean"]) == ("masked", pytest.approx(0.11))
+    assert record["total_variation_mean"] is None
+
+
+def test_limits_have_a_row_for_each_number_of_slots_and_a_column_for_each_rule():
+    runs = [limited(seed, keep, n, n / 100) for seed in (0, 1) for n in (50, 3) for keep in ("top", "merged")]
+    runs += [masked(0), limited(0, "recent", 50, 0.125)]
+    masks, accuracy, same, attention = report_tables(runs)
+    lines = cells(accuracy)
+    assert [(line["slots"], line["top"], line["merged"]) for line in lines] == [
+        ("3", "4.00 ± 1.41", "4.00 ± 1.41"),
+        ("50", "51.00 ± 1.41", "51.00 ± 1.41"),
+    ]
+    assert [line["recent"] for line in lines] == ["–", "12.50"]
+    assert {column.name for column in attention.columns} >= {"top", "recent"}
+    assert "merged" not in {column.name for column in attention.columns}
+    assert len(cells(masks)) == 3 and {line["top"] for line in cells(same)} == {"50.00 ± 0.00"}
+    assert {record["keep"] for record in accuracy.records()} == {"top", "merged", "recent"}
+    assert "| largest attention |" in render((accuracy,), "markdown").replace("  ", "")

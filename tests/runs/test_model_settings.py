@@ -106,6 +106,8 @@ LABELS = [
     ("mlp", {}, "mlp · width 800, depth 2"),
     ("mlp", {"record": True, "record_dtype": "float16"}, "mlp · width 800, depth 2, recorded in float16"),
     ("mlp", {"record": True, "fold": False}, "mlp · width 800, depth 2, recorded in float32, not folded"),
+    ("memory_study", {"mask": "label=3"}, "memory_study · width 800, depth 2, without label=3"),
+    ("memory_study", {"keep": "top", "slots": 9}, "memory_study · width 800, depth 2, top 9 slots"),
     ("lstm_lm", {}, "lstm_lm · embedding 64, width 128, context 64"),
     ("hash_table", {"weighting": "exact_match"}, "equality table · exact_match"),
     ("hash_table", QK_TABLE, "idw table · top_k, QK-norm, p=2, ε=0.001, k=3, mlp projections"),

@@ -188,7 +188,7 @@ def test_a_failed_network_makes_the_study_fail_with_the_reason(write, db, monkey
     results = Results(db)
     network = a_study().required.run_key
     last = (results.find_run(a_study().run_key).error or "").strip().splitlines()[-1]
-    assert last.endswith(f"the run {network[:12]}, whose network is to be patched, is failed")
+    assert last.endswith(f"the run {network[:12]}, whose network is to be studied, is failed")
     assert sweep(path, db, retry="failed").complete == 2
     assert by_kind(db) == {("patch_study", "complete"): 2, ("prototypes", "complete"): 2}
 

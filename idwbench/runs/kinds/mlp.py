@@ -11,23 +11,16 @@ from idwbench.runs.dataset_base import DatasetConfig
 from idwbench.runs.kinds.base import ModelSettings, NoParameters, NoPlugin, NoPrototypes, check_recording
 from idwbench.runs.settings import Count
 
-__all__ = ["MAX_DEPTH", "MlpConfig"]
+__all__ = ["MAX_DEPTH", "MlpConfig", "PerceptronSettings"]
 
 MAX_DEPTH = 4
 
 
-class MlpConfig(NoPrototypes, NoPlugin, NoParameters, ModelSettings):
-    """A multilayer perceptron: `depth` hidden layers of `width` units with ReLU, and a linear layer to the classes.
+class PerceptronSettings(NoPrototypes, NoPlugin, NoParameters, ModelSettings):
+    """The settings of a multilayer perceptron, and of studies of one; subclasses have ``kind``."""
 
-    With `record`, the inputs and error signals of each linear layer at each training step are written to disk.
-    """
-
-    kind: Literal["mlp"] = "mlp"
     width: Count = Field(default=800, description="Units of each hidden layer.")
     depth: Annotated[int, Field(ge=1, le=MAX_DEPTH)] = Field(default=2, description="Number of hidden layers.")
-    record: bool = Field(default=False, description="Whether to record the training on disk.")
-    record_dtype: Literal["float32", "float16"] = Field(default="float32", description="Type of recorded numbers.")
-    fold: bool = Field(default=True, description="Whether to record each distinct input of the first layer once.")
 
     @property
     def n_layers(self) -> int:
@@ -44,6 +37,26 @@ class MlpConfig(NoPrototypes, NoPlugin, NoParameters, ModelSettings):
         """The name in tables."""
         return self.kind
 
+    def check_dataset(self, dataset: DatasetConfig) -> None:
+        """Raise `ConfigError` unless the data set has classes."""
+        if dataset.task in ("language", "sequence_to_sequence"):
+            super().check_dataset(dataset)
+        if dataset.task != "classification":
+            problem = f"{self.kind} needs classes, and the data set {dataset.name} has none"
+            raise ConfigError(problem, location=("kind",), hint="choose mnist, joint or sequence")
+
+
+class MlpConfig(PerceptronSettings):
+    """A multilayer perceptron: `depth` hidden layers of `width` units with ReLU, and a linear layer to the classes.
+
+    With `record`, the inputs and error signals of each linear layer at each training step are written to disk.
+    """
+
+    kind: Literal["mlp"] = "mlp"
+    record: bool = Field(default=False, description="Whether to record the training on disk.")
+    record_dtype: Literal["float32", "float16"] = Field(default="float32", description="Type of recorded numbers.")
+    fold: bool = Field(default=True, description="Whether to record each distinct input of the first layer once.")
+
     @property
     def parameters_label(self) -> str:
         """Label of the settings in tables: ``width 800, depth 2, recorded in float16``."""
@@ -51,14 +64,6 @@ class MlpConfig(NoPrototypes, NoPlugin, NoParameters, ModelSettings):
         if self.record:
             words += [f"recorded in {self.record_dtype}", *([] if self.fold else ["not folded"])]
         return ", ".join(words)
-
-    def check_dataset(self, dataset: DatasetConfig) -> None:
-        """Raise `ConfigError` unless the data set has classes."""
-        if dataset.task in ("language", "sequence_to_sequence"):
-            super().check_dataset(dataset)
-        if dataset.task != "classification":
-            problem = f"mlp needs classes, and the data set {dataset.name} has none"
-            raise ConfigError(problem, location=("kind",), hint="choose mnist, joint or sequence")
 
     def check_given(self, given: Collection[str]) -> None:
         """Raise `ConfigError` for a setting of recordings without `record`."""

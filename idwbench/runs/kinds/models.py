@@ -15,6 +15,7 @@ from idwbench.runs.kinds.baseline import BaselineConfig
 from idwbench.runs.kinds.hash_table import HashTableConfig
 from idwbench.runs.kinds.kernel_regression import KernelRegressionConfig
 from idwbench.runs.kinds.lstm_lm import LstmConfig
+from idwbench.runs.kinds.memory_study import MemoryStudyConfig
 from idwbench.runs.kinds.mlp import MlpConfig
 from idwbench.runs.kinds.network import ATTENTION_PREFIX, NetworkConfig
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
@@ -38,6 +39,7 @@ _AnyConfig = (
     | LstmConfig
     | MlpConfig
     | SequenceToSequenceConfig
+    | MemoryStudyConfig
 )
 ModelConfig = Annotated[_AnyConfig, Field(discriminator="kind")]
 MODELS: dict[str, type[_AnyConfig]] = {
@@ -52,6 +54,7 @@ MODELS: dict[str, type[_AnyConfig]] = {
     "lstm_lm": LstmConfig,
     "mlp": MlpConfig,
     "sequence_to_sequence": SequenceToSequenceConfig,
+    "memory_study": MemoryStudyConfig,
 }
 # Fields that follow from flat settings.
 _DERIVED = {"parameters", "plugin_sha256"}
