@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Any
 
 import matplotlib
@@ -19,8 +20,9 @@ from idwbench.errors import ConfigError
 from idwbench.figures import plane
 from idwbench.figures.runs import Selection, first_run
 from idwbench.figures.style import INK, PAPER, QUIET, new_page, percent_label, seeds_label
+from idwbench.report.by_dataset import section_headers
 from idwbench.report.frame import Row
-from idwbench.report.labels import count_label
+from idwbench.report.labels import count_label, protocol_label
 from idwbench.report.statistics import Statistic
 from idwbench.report.summaries import Section
 from idwbench.runs.kinds.models import ModelConfig
@@ -97,7 +99,8 @@ def power_epsilon_figure(selection: Selection) -> Figure:
     Raises:
         ConfigError: fewer than two pairs of power and epsilon, or the data does not have two classes in two dimensions.
     """
-    section, source, grid = _collect_grid(selection)
+    section = selection.first_section(selection.of_kind())
+    label, grid = _collect_grid(selection, section)
     data = plane.plane_data(selection.dataset(section.config.dataset))
 
     def draw(axes: Axes, row: Row) -> None:
@@ -115,20 +118,17 @@ def power_epsilon_figure(selection: Selection) -> Figure:
     columns = {epsilon: f"ε = {epsilon:g}" for epsilon in sorted({epsilon for _, epsilon in grid})}
     counts = {row.statistics["test"].n for row in grid.values() if "test" in row.statistics} - {1}
     over = f", mean ± std over {seeds_label(counts)}; pictures show the lowest seed" if counts else ""
-    captions = [f"above each panel: test accuracy in %{over}", source]
+    captions = [f"above each panel: test accuracy in %{over}", f"{label} · {section.title}"]
     legend = plane.legend_handles(data.dataset.class_names, test=False)
     return plane.draw_plane_grid(grid, rows, columns, draw, data.extent, captions, legend, widest=2.6, title=0.24)
 
 
-def _collect_grid(selection: Selection) -> tuple[Section, str, dict[Place, Row]]:
-    """Return the first section, a model of it with data set and protocol, and its rows by power and epsilon.
-
-    It is the method and number of prototypes with the most pairs.
+def _collect_grid(selection: Selection, section: Section) -> tuple[str, dict[Place, Row]]:
+    """Return the model of a section with the most pairs of power and epsilon, and its rows by these.
 
     Raises:
         ConfigError: there are fewer than two pairs.
     """
-    section = selection.first_section(selection.of_kind())
     groups: dict[str, dict[Place, Row]] = defaultdict(dict)
     for row in section.rows:
         power, epsilon = (row.model.parameters.get(name) for name in ("power", "epsilon"))
@@ -142,7 +142,7 @@ def _collect_grid(selection: Selection) -> tuple[Section, str, dict[Place, Row]]
         raise ConfigError(problem, hint="run the sweep paper_power_epsilon")
     if others := sum(row.n for row in section.rows) - sum(row.n for row in rows.values()):
         selection.leave_out(f"{count_label(others, 'run')} of other models (drawn: {label})")
-    return section, f"{label} · {section.title}", rows
+    return label, rows
 
 
 def _label(model: ModelConfig) -> str:
@@ -187,6 +187,8 @@ class HeatMap:
 def power_epsilon_heatmap_figure(selection: Selection) -> Figure:
     """The headline metric and the quality of prototypes over power and epsilon, mean ± std over seeds.
 
+    Of several data sets there is one map each, of the headline metric.
+
     Raises:
         ConfigError: fewer than two pairs of power and epsilon.
     """
@@ -194,22 +196,50 @@ def power_epsilon_heatmap_figure(selection: Selection) -> Figure:
 
 
 def collect_heat_maps(selection: Selection) -> tuple[list[HeatMap], str]:
-    """Return a heat map for each metric, and the model with its data set and protocol.
+    """Return the heat maps, and the model with its data set and protocol.
+
+    One data set has a map for each metric, several have one each for the headline metric.
 
     Raises:
         ConfigError: fewer than two pairs of power and epsilon.
     """
-    section, source, rows = _collect_grid(selection)
-    headline = HEADLINES[section.config.dataset.task].name
+    sections = selection.sections(selection.of_kind())
+    grids = [_collect_grid(selection, section) for section in sections]
+    label, rows = grids[0]
+    headlines = [_headline(section, own) for section, (_, own) in zip(sections, grids, strict=True)]
+    if len(sections) > 1:
+        titles = section_headers(sections)
+        maps = [
+            _heat_map(own, *headline, title) for (_, own), headline, title in zip(grids, headlines, titles, strict=True)
+        ]
+        models, metrics = ({*names} for names in ((name for name, _ in grids), starmap(_metric_title, headlines)))
+        words = [
+            " and ".join(sorted(models)),
+            protocol_label(sections[0].config.protocol),
+            " or ".join(sorted(metrics)),
+        ]
+        return maps, " · ".join(words)
     stored = {key for row in rows.values() for run in row.complete for key in run.metrics}
-    split = "holdout" if ("holdout", headline) in stored else "test"
-    shown = [(split, headline), *(("train", name) for name in _QUALITY if ("train", name) in stored)]
+    shown = [headlines[0], *(("train", name) for name in _QUALITY if ("train", name) in stored)]
     missing = ", ".join(name for name in _QUALITY if ("train", name) not in stored)
     selection.leave_out(f"{missing}, which no run has" if missing else "")
-    return [_heat_map(rows, split, name) for split, name in shown], source
+    maps = [_heat_map(rows, split, name, _metric_title(split, name)) for split, name in shown]
+    return maps, f"{label} · {sections[0].title}"
 
 
-def _heat_map(rows: Mapping[Place, Row], split: str, name: str) -> HeatMap:
+def _headline(section: Section, rows: Mapping[Place, Row]) -> tuple[str, str]:
+    """Return the split and the name of the metric that says how good the models are: of new data, if there are any."""
+    name = HEADLINES[section.config.dataset.task].name
+    has_new = any(("holdout", name) in run.metrics for row in rows.values() for run in row.complete)
+    return ("holdout" if has_new else "test"), name
+
+
+def _metric_title(split: str, name: str) -> str:
+    words = name.replace("_", " ") + (" in %" if METRICS[name].percent else "")
+    return words if name in _QUALITY else f"{split} {words}"
+
+
+def _heat_map(rows: Mapping[Place, Row], split: str, name: str, title: str) -> HeatMap:
     cells = []
     for row in rows.values():
         values = pandas.Series([run.metric(name, split) for run in row.complete], dtype=np.float64).dropna()
@@ -218,8 +248,6 @@ def _heat_map(rows: Mapping[Place, Row], split: str, name: str) -> HeatMap:
         note = diverged if len(values) else absence
         cells.append({"mean": values.mean(), "std": values.std(), "n": len(values), "note": note})
     metric = METRICS[name]
-    words = name.replace("_", " ") + (" in %" if metric.percent else "")
-    title = words if name in _QUALITY else f"{split} {words}"
     table = pandas.DataFrame(cells, pandas.MultiIndex.from_tuples(rows, names=("power", "epsilon")))
     return HeatMap(title, metric.percent, metric.higher_is_better, table)
 
@@ -229,19 +257,21 @@ def _draw_heat_maps(maps: Sequence[HeatMap], source: str = "") -> Figure:
 
     Colours go from dark (worst) to light (best).
     """
-    places = pandas.MultiIndex.from_product(maps[0].cells.index.remove_unused_levels().levels)
+    places = pandas.MultiIndex.from_product(
+        pandas.concat([one.cells for one in maps]).index.remove_unused_levels().levels
+    )
     n_powers, n_epsilons = map(len, places.levels)
-    columns = min(2, len(maps))
+    columns = min(2 if len(maps) < 5 else 3, len(maps))
     rows = -(-len(maps) // columns)
     width = max(columns * (_CELL_WIDTH * n_epsilons + 0.75), 5.0)
     counts = {n for one in maps for n in one.cells["n"] if n}
     n_seeds = counts.pop() if len(counts) == 1 else "n"
     figure, body = new_page(width, rows * (_CELL_HEIGHT * n_powers + 0.8), [_CAPTION.format(n_seeds), source])
-    grid = body.subplots(rows, columns, squeeze=False).flat
+    grid = body.subplots(rows, columns, squeeze=False).ravel()
     for axes, one in zip(grid, maps, strict=False):
         _draw_map(axes, one, places, with_n=n_seeds == "n")
-    for axes in list(grid)[len(maps) :]:
-        axes.set_visible(False)
+    for axes in grid[len(maps) :]:
+        axes.remove()
     return figure
 
 

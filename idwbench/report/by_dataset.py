@@ -23,7 +23,7 @@ from idwbench.report.tables import (
     statistic_column,
 )
 
-__all__ = ["by_dataset"]
+__all__ = ["by_dataset", "section_headers"]
 
 _COLUMNS_OF_A_TABLE = 4
 
@@ -49,7 +49,7 @@ def by_dataset(sections: Sequence[Section], split: str | None = None) -> tuple[T
     metric = metrics[0]
     split = chosen_split((row for section in sections for row in section.rows), metric, split)
     models = list({row.model.identity(): row for section in sections for row in section.rows}.values())
-    headers = _headers(sections)
+    headers = section_headers(sections)
     by_model = [{row.model.identity(): row.statistics.get(split) for row in section.rows} for section in sections]
     measured = [[own.get(row.model.identity()) for row in models] for own in by_model]
     cells = [(place, {split: one} if one else {}) for place, column in enumerate(measured) for one in column]
@@ -79,7 +79,7 @@ def by_dataset(sections: Sequence[Section], split: str | None = None) -> tuple[T
     return tuple(tables)
 
 
-def _headers(sections: Sequence[Section]) -> list[str]:
+def section_headers(sections: Sequence[Section]) -> list[str]:
     """Return the label of each data set, and what tells a section from others that share it."""
     words = [section.title.split(" · ") for section in sections]
     headers = []

@@ -142,9 +142,9 @@ def _data(monkeypatch):
     use_dataset(monkeypatch, made_dataset())
 
 
-def runs(seeds=(0, 1), **settings):
+def runs(seeds=(0, 1), dataset="two_moons", **settings):
     settings = {"prototypes": 2, **settings}
-    return [made_run(run_config("two_moons", seed=seed, **settings), 0.8 + seed / 10) for seed in seeds]
+    return [made_run(run_config(dataset, seed=seed, **settings), 0.8 + seed / 10) for seed in seeds]
 
 
 def drawn(name, given):
@@ -236,6 +236,16 @@ def test_each_cell_of_a_heat_map_has_mean_spread_and_number_or_why_it_has_none()
     assert [tick.get_text() for tick in figure.axes[0].get_xticklabels()] == ["0", "0.1"]
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["test accuracy in %", "dead keys"]
     assert left_out == ("not drawn: relative_coverage, key_distance, which no run has",)
+    assert_no_words_overlap(figure)
+
+
+def test_several_data_sets_have_one_heat_map_each_of_the_headline_metric():
+    others = [run for noise in (0.2, 0.3) for run in grid(dataset={"name": "two_moons", "noise": noise})]
+    given = with_metric(grid() + others, "dead_keys", 2.0)
+    figure, left_out = drawn("power_epsilon_heatmap", given)
+    shown = [axes for axes in figure.axes if axes.get_visible()]
+    assert [axes.get_title(loc="left") for axes in shown] == [f"two_moons · noise {noise}" for noise in (0.1, 0.2, 0.3)]
+    assert any("rate 0.01 · test accuracy in %" in " ".join(text.split()) for text in words(figure)) and left_out == ()
     assert_no_words_overlap(figure)
 
 
