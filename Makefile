@@ -8,7 +8,7 @@ INPUTS := pyproject.toml constraints.txt
 # `make test JOBS=auto` is done sooner where processors are idle.
 JOBS ?= 0
 
-.PHONY: help demo paper repairs family family-tables family-networks family-full family-full-texts family-full-networks dual dual-networks dual-memories test test-fast test-numerics torture test-oldest lint check bench docs linkcheck package clean
+.PHONY: help demo paper repairs prototypes family family-tables family-networks family-full family-full-texts family-full-networks dual dual-networks dual-memories test test-fast test-numerics torture test-oldest lint check bench docs linkcheck package clean
 
 help:
 	@echo "make demo   train, table and draw the paper's Two Moons figure in results/"
@@ -17,6 +17,7 @@ help:
 	@echo "make family-full  the long sweeps of these, half an hour; it prints the time of each first"
 	@echo "make dual         what layers attend to in their training, in results/dual; half an hour, 18 GB"
 	@echo "make repairs      patches beside what else mends a wrong prediction, in results/repairs; an hour"
+	@echo "make prototypes   when prototypes form, and what noise does to them, in results/prototypes; five minutes"
 	@echo "make test   run the tests"
 	@echo "make test-fast      run the quick tests, for use while writing"
 	@echo "make test-numerics  run the tests of scores, models and engines"
@@ -106,6 +107,11 @@ REPAIRS := repairs_two_moons repairs_tables repairs_heads repairs_mnist repairs_
 repairs: $(VENV)/.installed
 	$(call sweep_each,$(REPAIRS:%=repairs/%),results/repairs.db)
 	$(BIN)/idwbench publish repairs -o results/repairs --db results/repairs.db --force
+
+PROTOTYPES := formation_digits power_epsilon_datasets corrupted_two_moons corrupted_digits
+prototypes: $(VENV)/.installed
+	$(call sweep_each,$(PROTOTYPES:%=prototypes/%),results/prototypes.db)
+	$(BIN)/idwbench publish prototypes -o results/prototypes --db results/prototypes.db --measure --force
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n $(JOBS)

@@ -26,7 +26,7 @@ OPTIONS = {
     "name": argument(
         help="paper: inverse distance weighting attention; family: kernel regression, hash tables, networks and "
         "language models; dual: the dual form of gradient descent; baselines: methods of scikit-learn; repairs: "
-        "patches beside what else mends a wrong prediction."
+        "patches beside what else mends a wrong prediction; prototypes: when they form, and what noise does to them."
     ),
 }
 
@@ -94,7 +94,7 @@ def page(
 
 
 def publish(
-    name: Literal["paper", "family", "dual", "baselines", "repairs"],
+    name: Literal["paper", "family", "dual", "baselines", "repairs", "prototypes"],
     output: Path,
     format: Literal["png", "svg", "pdf"] = "png",
     measure: bool = False,

@@ -80,6 +80,7 @@ PARSED = {
     ("docs/hash_table.md", ""): "minutes: 24,970 tables",
     ("docs/language_models.md", ""): "minutes, and a recording of gigabytes",
     ("docs/repairs.md", ""): "an hour of studies; tests/figures/test_repair_figures.py",
+    ("docs/prototypes.md", ""): "minutes of sweeps; tests/figures/test_keys.py",
     ("docs/sweeps.md", "idwbench runs watch"): "watches; tests/cli",
 }
 PROGRAMS = {
