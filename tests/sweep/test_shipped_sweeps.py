@@ -89,14 +89,15 @@ def test_the_docs_list_the_settings_of_every_data_set_with_their_defaults():
         fields = {name: field.default for name, field in declared.model_fields.items()}
         either = declared in (NpzConfig, CsvConfig)
         assert task == ("either" if either else fields["task"])
-        documented_elsewhere = {"name", "validation", "path", "sha256", *([] if either else ["task"])}
+        shared = {"name", "validation", "label_noise", "outliers", "path", "sha256", *([] if either else ["task"])}
         expected = {
             name: "required" if declared.model_fields[name].is_required() else str(value)
             for name, value in fields.items()
-            if name not in documented_elsewhere
+            if name not in shared
         }
         assert dict(re.findall(r"`(\w+)` \(([^)]*)\)", settings)) == expected
-    assert "`validation` (0)" in PAGE and "`path`" in PAGE and "`sha256`" in PAGE
+    assert all(f"`{name}` (0)" in PAGE for name in ("validation", "label_noise", "outliers"))
+    assert "`path`" in PAGE and "`sha256`" in PAGE
 
 
 def test_the_docs_list_the_settings_of_the_protocol_with_their_defaults():
