@@ -22,7 +22,7 @@ from idwbench.figures.runs import Selection, first_run
 from idwbench.figures.style import INK, PAPER, QUIET, new_page, percent_label, seeds_label
 from idwbench.report.by_dataset import section_headers
 from idwbench.report.frame import Row
-from idwbench.report.labels import count_label, protocol_label
+from idwbench.report.labels import count_label
 from idwbench.report.statistics import Statistic
 from idwbench.report.summaries import Section
 from idwbench.runs.kinds.models import ModelConfig
@@ -215,7 +215,7 @@ def collect_heat_maps(selection: Selection) -> tuple[list[HeatMap], str]:
         models, metrics = ({*names} for names in ((name for name, _ in grids), starmap(_metric_title, headlines)))
         words = [
             " and ".join(sorted(models)),
-            protocol_label(sections[0].config.protocol),
+            sections[0].protocol,
             " or ".join(sorted(metrics)),
         ]
         return maps, " · ".join(words)
