@@ -190,15 +190,14 @@ def demand_settings(
     for name in ("radius", "steepness"):
         if kind != "local" and name in numbers:
             raise PatchError("an exact patch has its own", location=(name,))
-    amounts = [name for name in ("margin", "confidence") if name in numbers]
-    if kind in ("printed", "authors") and amounts:
-        raise PatchError(f"the formula '{kind}' has none", location=(amounts[0],))
-    if len(amounts) > 1:
+    shape = {name: numbers.pop(name, None) for name in ("radius", "steepness")}
+    if kind in ("printed", "authors") and numbers:
+        raise PatchError(f"the formula '{kind}' has none", location=(next(iter(numbers)),))
+    if len(numbers) > 1:
         raise PatchError("cannot be combined with margin", location=("confidence",))
     criterion = Criterion() if kind == "local" else Criterion("wins", 0.0)
-    for name in amounts:
-        criterion = Criterion(name, numbers[name])
-    shape = {name: numbers.get(name) for name in ("radius", "steepness")}
+    for name, amount in numbers.items():
+        criterion = Criterion(name, amount)  # type: ignore[arg-type]  # a margin or a confidence
     return {"kind": kind, "criterion": criterion, **shape}
 
 

@@ -89,19 +89,7 @@ def solve(base: Base, demands: Sequence[Demand], rows: Rows | None = None, *, me
 
 
 class _Problem:
-    """The demands (n,) that need patches on one network, and what the patches may not change.
-
-    Args:
-        base: The network.
-        demands: All demands, no two of them equal.
-        states: The network at their inputs.
-        needs: Which of them need a patch.
-        rows: Rows whose right predictions must stay.
-
-    Raises:
-        PatchConflictError: an input may not change for another.
-        PatchError: a demand that this network cannot meet, or no rows for a radius.
-    """
+    """Those of different demands that need patches, with the states at their inputs; raises as `solve`."""
 
     def __init__(self, base: Base, demands: Sequence[Demand], states: States, needs: Mask, rows: Rows | None) -> None:
         self._all, self.is_classification = demands, demands[0].label is not None
@@ -135,10 +123,7 @@ class _Problem:
             self.fences.append(training.near(self.alone))
 
     def _at_demands(self, states: States, needs: Mask, sq_dist: Floats, slack: Floats) -> Fence:
-        """Return the fence of the inputs of all demands, each with its own patch, whose distance is then ∞.
-
-        Labels that are wanted must keep half of their leads.
-        """
+        """Return the fence of the inputs with their own patches, at a distance of ∞; they keep half of their leads."""
         states, sq_dist = States(states.log_sum.copy(), states.outputs.copy()), sq_dist.copy()
         states.log_sum[needs] = np.logaddexp(states.log_sum[needs], self.alone.log_peaks)
         shares = np.exp(self.alone.log_peaks - states.log_sum[needs])[:, None]
@@ -217,13 +202,7 @@ class _Problem:
         return float(_LARGEST_GROWTH * (np.abs(self.alone.values).max() + np.abs(self.states.outputs).max()))
 
     def _relaxed(self, rest: Floats, shares: Floats, own: Mask) -> Floats:
-        """Return the values of a classification.
-
-        Args:
-            rest: (n, classes), what the network alone gives to the logits.
-            shares: (n, patches), the share of each patch in the weight at each input.
-            own: Which demands have patches.
-        """
+        """Return the values from what the network alone gives to the logits (n, classes) and the patches' shares."""
         labels, etas = self.labels[own], self.etas[own].copy()
         one_hot = np.eye(rest.shape[1])[labels]
         fixed = self.alone.values[own] - etas[:, None] * one_hot

@@ -49,8 +49,6 @@ class States:
 
     def shares(self, log_weights: Floats) -> tuple[Floats, Floats]:
         """Return the shares (n,) of the network and (n, patches) of the patches in the whole weight."""
-        if not log_weights.shape[1]:
-            return np.ones(len(self.log_sum)), log_weights
         is_hit = np.isposinf(self.log_sum)
         log_sum = np.where(is_hit, 0.0, self.log_sum)
         total = np.logaddexp(log_sum, np.logaddexp.reduce(log_weights, axis=1))
@@ -150,8 +148,6 @@ class PatchPrototypes:
 
     def log_weights(self, inputs: NDArray[np.floating]) -> Floats:
         """Return the log weights (n, patches) at inputs (n, features)."""
-        if not len(self.keys):
-            return np.empty((len(inputs), 0))
         return self.log_weights_at(squared_distances(inputs, self.keys.astype(np.float64)))
 
     def log_weights_at(self, sq_dist: Floats) -> Floats:
