@@ -153,6 +153,13 @@ def test_a_narrow_terminal_lists_what_it_leaves_out_repeats_what_names_a_row_and
     assert "93.68*" in render(tables, "rich")
 
 
+@pytest.mark.parametrize("split", ["validation", "holdout", "train"])
+def test_a_narrow_terminal_keeps_the_numbers_of_a_metric_that_one_split_has(split):
+    runs = [stored_run(None, **{"train": None, split: 0.75}, dataset="two_moons", n_parameters=64)]
+    text = render_text(section_tables(summarise(runs)), 20)
+    assert "75.00" in text and "Not shown in 20 columns: learned parameters." in " ".join(text.split())
+
+
 def test_control_characters_and_wide_letters_do_not_shift_columns():
     texts = ["日本", "a\x1b[1m", "x"]
     text = render_text([Table("t", (Column("one", "one", texts), Column("n", "n", texts, numeric=True)), (1, 1, 1))])
