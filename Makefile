@@ -60,7 +60,8 @@ sweep_each = for name in $(1); do $(BIN)/idwbench sweep sweeps/$$name.yaml --db 
 
 # Two processes at a time: small networks do not keep two threads of one process busy.
 FAMILY_TABLES := kernel_regression kernel_regression_friedman1 kernel_regression_diabetes kernel_regression_digits \
-	hash_table hash_table_learned family/hash_table_capacity family/hash_table_scores family/language_model \
+	hash_table hash_table_learned family/hash_table_capacity family/hash_table_scores family/hash_table_values \
+	family/hash_table_variance family/language_model \
 	family/sequence_to_sequence family/sequence_to_sequence_scores
 FAMILY_NETWORKS := family/network_digits family/network_heads family/network_depth family/network_mnist \
 	family/network_fashion_mnist family/language_model_power

@@ -1,6 +1,6 @@
 """Data sets without files: drawn by one table of generators, tables that scikit-learn ships, and pairs for lookup.
 
-Most generators are scikit-learn's, which is imported when needed. A lookup has n items: keys k_i ~ N(mean, 1) and
+Most generators are scikit-learn's, which is imported when needed. A lookup has n items: keys k_i ~ N(mean, std²) and
 values v_i ~ N(0, 1), each of `dimensions` independent numbers. A query for item i is q = k_i + noise · z with
 z ~ N(0, 1). An answer is right when v_i is the nearest of the stored values.
 """
@@ -206,7 +206,7 @@ def draw_table(config: LookupConfig, seed: int, *, holdout: bool = False) -> Loo
     """
     generator = lookup_stream(config, seed, "holdout_table" if holdout else "table")
     pairs = generator.standard_normal((config.items, 2, config.dimensions))
-    pairs[:, 0] += config.mean
+    pairs[:, 0] = config.mean + config.std * pairs[:, 0]
     keys, values = (np.ascontiguousarray(pairs[:, part], np.float32) for part in (0, 1))
     return LookupTable(keys, values)
 

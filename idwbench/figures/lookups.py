@@ -120,7 +120,7 @@ def score_variance_figure(selection: Selection) -> Figure:
     """Variance of q·k against dimensions, over seeds, with and without 1/√d, beside the theory.
 
     For independent q and k with equal means μ in each dimension and variances σ_q² = σ² + noise² and σ_k² = σ² the
-    variance is d σ_q² σ_k² + (σ_q² + σ_k²) ‖μ‖², without noise d σ⁴ + 2 σ² ‖μ‖²; here σ = 1.
+    variance is d σ_q² σ_k² + (σ_q² + σ_k²) ‖μ‖², without noise d σ⁴ + 2 σ² ‖μ‖², where σ is the `std` of the keys.
 
     Raises:
         ConfigError: no run of a hash table with the inner product, unscaled or scaled by 1/√d, is complete.
@@ -178,8 +178,9 @@ def _uniform(model: LookupRuns, dimensions: list[int], items: int) -> list[Line]
 
 def _theory(model: LookupRuns, dimensions: list[int], items: int) -> list[Line]:
     d = np.array(dimensions, float)
-    of_queries, mean = 1 + model.config.noise**2, model.config.mean
-    variance = d * of_queries + (of_queries + 1) * d * mean**2
+    of_keys, mean = model.config.std**2, model.config.mean
+    of_queries = of_keys + model.config.noise**2
+    variance = d * of_queries * of_keys + (of_queries + of_keys) * d * mean**2
     formula = "d σ⁴ + 2 σ² ‖μ‖²" if model.config.noise == 0 else "d σ_q² σ_k² + (σ_q² + σ_k²) ‖μ‖²"
     return [
         Line(f"theory: {formula}", QUIET, "-", d, variance[np.newaxis]),

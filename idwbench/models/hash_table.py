@@ -1,6 +1,6 @@
 """A softened hash table: stored keys and values, looked up by similarity.
 
-    answer(q) = Σ_j a_j v_j,  a = weighting(c · s(f(q), g(k_j)))
+    answer(q) = Σ_j a_j h(v_j),  a = weighting(c · s(f(q), g(k_j)))
 
 The similarity s is the score of a method (x·k for ``inner_product``). The scaling is
 
@@ -10,7 +10,8 @@ The similarity s is the score of a method (x·k for ``inner_product``). The scal
   Normalization for Transformers*, Eq. 4 and 5; the initial value of a number that is learned there), at least 1.
 
 The projections f and g are the identity (``none``), linear, or perceptrons with one hidden layer of 2d ReLU units
-(``mlp``); they have d outputs and are learned separately.
+(``mlp``); they have d outputs and are learned separately. The projection h of values is the identity unless
+`project_values` is true; then it is of the same form and learned too.
 
 What a table recalls, and which keys a query reaches, for queries q_b for items i(b) with answers o_b, weights a_bj and
 values v_j of D numbers:
@@ -94,11 +95,15 @@ class HashTable:
         return apply_weighting(get_weighting(self.config.weighting), self.config.weighting_parameters, scores)
 
     def answers(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Return Σ_j a_j v_j (…, queries, outputs)."""
-        return stacked_product(self.weights(self.scores(queries, keys)), values)
+        """Return Σ_j a_j h(v_j) (…, queries, outputs)."""
+        return stacked_product(self.weights(self.scores(queries, keys)), self.values(values))
+
+    def values(self, values: Tensor) -> Tensor:
+        """Return the values h(v_j) (…, keys, outputs) that are stored for v_j."""
+        return self._projected("value", values)
 
     def _projected(self, name: str, vectors: Tensor) -> Tensor:
-        if self.config.projections == "none":
+        if name not in self.config.projected:
             return vectors
         if self.config.projections == "linear":
             return vectors @ self.projections[f"{name}_weight"]
@@ -129,16 +134,14 @@ def _factor(scaling: str, n_keys: int, dimensions: int) -> float:
 
 
 def initial_projections(
-    projections: str, dimensions: int, generator: np.random.Generator
+    config: HashTableConfig, dimensions: int, generator: np.random.Generator
 ) -> dict[str, NDArray[np.float32]]:
     """Return initial weights (inputs, outputs) by name: N(0, 1/inputs), before a ReLU N(0, 2/inputs), and biases 0.
 
     Queries and keys are projected differently, so a table finds nothing before it has learned.
     """
-    shapes: dict[str, tuple[int, ...]] = {}
-    if projections != "none":
-        shapes = {"weight": (dimensions, dimensions)}
-    if projections == "mlp":
+    shapes: dict[str, tuple[int, ...]] = {"weight": (dimensions, dimensions)}
+    if config.projections == "mlp":
         hidden = 2 * dimensions
         shapes = {
             "hidden_weight": (dimensions, hidden),
@@ -148,7 +151,7 @@ def initial_projections(
         }
     return {
         f"{side}_{name}": _initial(name, shape, generator).astype(np.float32)
-        for side in ("query", "key")
+        for side in config.projected
         for name, shape in shapes.items()
     }
 
@@ -179,7 +182,7 @@ def measured(hash_table: HashTable, table: LookupTable, queries: Queries) -> dic
             scores.append(hash_table.scores(part, keys))
             weights = hash_table.weights(scores[-1])
             entropies.append(torch.special.entr(weights).sum(-1))
-            outputs.append((weights @ values).numpy())
+            outputs.append((weights @ hash_table.values(values)).numpy())
     metrics = {
         "recall": _fraction_right(np.concatenate(outputs), table, queries),
         "weight_entropy": float(torch.cat(entropies).double().mean()),

@@ -187,7 +187,8 @@ def lookup_runs(runs: Iterable[StoredRun]) -> list[LookupRuns]:
         dataset, model = run.config.dataset, run.config.model
         if run.state != "complete" or not isinstance(dataset, LookupConfig):
             continue
-        data = " · ".join(setting_label(name, getattr(dataset, name)) for name in ("noise", "mean", "queries"))
+        names = ("noise", "mean", *(["std"] if dataset.std != 1 else []), "queries")
+        data = " · ".join(setting_label(name, getattr(dataset, name)) for name in names)
         label = " ".join(filter(None, (model.method, model.parameters_label)))
         protocol = ""
         if run.n_parameters:

@@ -253,6 +253,9 @@ class LookupConfig(DatasetConfig):
     mean: Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)] = 0.0
     seed: Seed = 0
     validation: CountOrZero = added_in_0_2(0, description="Number of queries for validation.")
+    std: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] = added_in_0_2(
+        default=1.0, description="Standard deviation σ of the numbers of keys."
+    )
 
 
 class NpzConfig(TableFileConfig):

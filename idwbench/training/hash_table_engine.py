@@ -1,4 +1,4 @@
-"""The engine of softened hash tables: it looks up noisy queries, and trains projections of queries and keys.
+"""The engine of softened hash tables: it looks up noisy queries, and trains projections.
 
 Each seed has its own table and queries, see `draw_table`. An epoch has as many new noisy queries, for random items,
 as the test; the loss of a batch is the mean squared error of the answers. All random numbers of a run come from its
@@ -45,7 +45,7 @@ class TableRun:
         if data.validation:
             self.queries["validation"] = draw_queries(data, config.seed, self.table, "validation")
         generator = lookup_stream(data, config.seed, "projections")
-        initial = initial_projections(model.projections, data.dimensions, generator)
+        initial = initial_projections(model, data.dimensions, generator)
         self.projections = {name: torch.from_numpy(array).requires_grad_() for name, array in initial.items()}
         self.hash_table = HashTable(model, self.projections)
         self.curve: list[CurvePoint] = []

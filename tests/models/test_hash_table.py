@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy.special import softmax
 
 from idwbench.attention.forward import apply_weighting
 from idwbench.attention.scores import METHODS
@@ -25,8 +26,8 @@ def a_hash_table(weights=None, **settings):
     return HashTable(config, {k: torch.from_numpy(v).double() for k, v in (weights or {}).items()})
 
 
-def a_table(n=N, d=D, noise=0.3, queries=12, mean=0.0):
-    config = LookupConfig(items=n, dimensions=d, noise=noise, queries=queries, mean=mean)
+def a_table(n=N, d=D, noise=0.3, queries=12, mean=0.0, std=1.0):
+    config = LookupConfig(items=n, dimensions=d, noise=noise, queries=queries, mean=mean, std=std)
     table = draw_table(config, 0)
     return table, draw_queries(config, 0, table)
 
@@ -72,7 +73,10 @@ def test_qk_norm_of_few_keys_has_a_factor_of_at_least_one():
 
 @pytest.mark.parametrize("projections", ["linear", "mlp"])
 def test_projections_are_applied_to_queries_and_keys_separately(arrays, projections):
-    initial = initial_projections(projections, D, np.random.default_rng(0))
+    config = parse_model(
+        {"kind": "hash_table", "similarity": "idw", "projections": projections, "project_values": True}
+    )
+    initial = initial_projections(config, D, np.random.default_rng(0))
     weights = {name: array + 0.1 for name, array in initial.items()}  # biases are not 0
     table = a_hash_table(weights, projections=projections)
 
@@ -84,6 +88,12 @@ def test_projections_are_applied_to_queries_and_keys_separately(arrays, projecti
     queries, keys, _ = arrays
     expected = projected("query", queries) @ projected("key", keys).T
     np.testing.assert_allclose(table.scores(*map(torch.from_numpy, (queries, keys))).numpy(), expected, rtol=1e-5)
+    both = a_hash_table(weights, projections=projections, project_values=True)
+    answers = both.answers(*map(torch.from_numpy, arrays)).numpy()
+    mixed = softmax(expected, axis=1) @ projected("value", arrays[2])
+    np.testing.assert_allclose(answers, mixed, rtol=1e-5)
+    plain = table.answers(*map(torch.from_numpy, arrays)).numpy()
+    np.testing.assert_allclose(plain, softmax(expected, axis=1) @ arrays[2], rtol=1e-5)
     if projections == "mlp":
         assert weights["query_hidden_weight"].shape == weights["key_hidden_weight"].shape == (D, 2 * D)
 
@@ -125,11 +135,12 @@ def test_recall_and_entropy_are_those_of_the_formulas_also_in_parts(monkeypatch)
     assert measured(hash_table, table, queries) == pytest.approx(metrics, rel=1e-5)
 
 
-def test_the_variance_of_scores_is_that_of_the_theory():
+@pytest.mark.parametrize("std", [0.5, 1.0, 2.0])
+def test_the_variance_of_scores_is_that_of_the_theory(std):
     d, mean, noise = 30, 0.5, 0.7
-    table, queries = a_table(n=400, d=d, noise=noise, queries=400, mean=mean)
+    table, queries = a_table(n=400, d=d, noise=noise, queries=400, mean=mean, std=std)
     variance = measured(a_hash_table(), table, queries)["score_variance"]
-    theory = d * (1 + noise**2) + (2 + noise**2) * d * mean**2
+    theory = d * std**2 * (std**2 + noise**2) + (2 * std**2 + noise**2) * d * mean**2
     assert variance == pytest.approx(theory, rel=0.1)
     products = (queries.inputs.astype(float) @ table.keys.astype(float).T)[~np.eye(400, dtype=bool)]
     assert variance == pytest.approx(products.var(), rel=1e-4)
@@ -144,3 +155,9 @@ def test_a_metric_that_is_not_defined_is_left_out_and_an_answer_that_is_not_fini
     assert hits["recall"] == 1 and hits["weight_entropy"] == 0
     table = LookupTable(np.full((2, 2), 3e38, np.float32), np.eye(2, dtype=np.float32))
     assert recall(a_hash_table(), table, Queries(table.keys, np.array([0, 1]))) <= 0.5
+
+
+def test_the_standard_deviation_scales_keys_alone():
+    (usual, _), (wide, _) = a_table(mean=0.5), a_table(mean=0.5, std=3.0)
+    np.testing.assert_allclose(wide.keys, 0.5 + 3 * (usual.keys - 0.5), rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(wide.values, usual.values)

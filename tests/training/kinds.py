@@ -127,7 +127,12 @@ PROTOTYPES = {
     for name, data in {"classes": make_dataset(validation=True), "numbers": make_regression()}.items()
     for engine in ("torch", "fused")
 }
-TRAINED = {**PROTOTYPES, "learned hash table": _table(**{**LEARNED, "epochs": 3}), **RESUMED}
+TRAINED = {
+    **PROTOTYPES,
+    "learned hash table": _table(**{**LEARNED, "epochs": 3}),
+    "hash table with learned values": _table(**{**LEARNED, "epochs": 3}, project_values=True),
+    **RESUMED,
+}
 KINDS = {
     **TRAINED,
     "hash table": _table(),

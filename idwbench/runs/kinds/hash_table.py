@@ -1,7 +1,7 @@
 """The settings of softened hash tables."""
 
 # No postponed annotations: pydantic would compile each of them again.
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 from pydantic import Field
@@ -12,6 +12,7 @@ from idwbench.attention.weightings import WEIGHTINGS, get_weighting
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.runs.dataset_base import DatasetConfig
 from idwbench.runs.kinds.base import ModelSettings, NoPlugin, NoPrototypes
+from idwbench.runs.settings import added_in_0_2
 
 __all__ = ["EQUALITY", "SIMILARITIES", "HashTableConfig"]
 
@@ -44,6 +45,7 @@ class HashTableConfig(NoPrototypes, NoPlugin, ModelSettings):
     projections: Literal["none", "linear", "mlp"] = Field(
         default="none", description="Learned projections of queries and keys: none, linear or mlp."
     )
+    project_values: bool = added_in_0_2(default=False, description="Whether values have a learned projection too.")
     parameters: dict[str, ParameterValue]
 
     @property
@@ -78,11 +80,23 @@ class HashTableConfig(NoPrototypes, NoPlugin, ModelSettings):
         words = [self.weighting, _SCALING_LABELS[self.scaling]]
         words += [parameter.label(self.parameters[parameter.name]) for parameter in self._declared]
         words += [f"{self.projections} projections"] if self.projections != "none" else []
+        words += ["also of values"] if self.project_values else []
         return ", ".join(filter(None, words))
 
     @property
     def _declared(self) -> tuple[Parameter, ...]:
         return (*(self.score.parameters if self.score else ()), *get_weighting(self.weighting).parameters)
+
+    @property
+    def projected(self) -> tuple[str, ...]:
+        """What has a learned projection of its own."""
+        names = ("query", "key", "value") if self.project_values else ("query", "key")
+        return names if self.projections != "none" else ()
+
+    def check_given(self, given: Collection[str]) -> None:
+        """Raise `ConfigError` for values that are projected by nothing."""
+        if self.project_values and self.projections == "none":
+            raise ConfigError("only with projections linear or mlp", location=("project_values",))
 
     def check_dataset(self, dataset: DatasetConfig) -> None:
         """Raise `ConfigError` unless the data set is ``lookup``."""
