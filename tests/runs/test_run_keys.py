@@ -25,6 +25,7 @@ PINNED = [tuple(row) for rows in json.loads((ASSETS / "run_keys.json").read_text
 REQUIRED = {"path": "x", "of": ["mnist", "fashion_mnist"]}
 PROTOTYPES = {"method": "idw", "prototypes": 2, "parameters": {}}
 NETWORK = {"encoder": "mlp", "width": 8, "depth": 1, "head": "idw", "prototypes": 2, "parameters": {"epsilon": 1e-3}}
+OTHER_KINDS = {"network": NETWORK, "hash_table": {"similarity": "idw", "parameters": {}}}
 # One valid mapping for each class of settings; a momentum needs sgd.
 BASES = [
     *(
@@ -32,7 +33,7 @@ BASES = [
         for name, dataset in DATASETS.items()
     ),
     (Protocol, {"epochs": 5, "batch_size": 2, "learning_rate": 0.1, "optimizer": "sgd"}),
-    *((model, NETWORK if name == "network" else PROTOTYPES) for name, model in MODELS.items()),
+    *((model, OTHER_KINDS.get(name, PROTOTYPES)) for name, model in MODELS.items()),
 ]
 ADDED = [
     (settings, base, name)
