@@ -60,9 +60,7 @@ def test_the_model_reads_digits(model, mnist):
     assert (model.network.predict(mnist.test.inputs) == mnist.test.labels).mean() > 0.6
 
 
-def test_wrong_answers_come_right_for_their_surroundings_and_hardly_any_other_prediction_changes(
-    model, mnist, tmp_path
-):
+def test_wrong_answers_come_right_for_their_surroundings_and_hardly_any_other_changes(model, mnist, tmp_path):
     predicted = model.outputs(mnist.test.inputs).argmax(1)
     wrong = np.flatnonzero(predicted != mnist.test.labels)
     chosen = np.random.default_rng(0).choice(wrong, size=10, replace=False).tolist()

@@ -126,9 +126,7 @@ def test_dropout_draws_the_same_weights_as_pytorch():
     torch.testing.assert_close(ours.eval()(*INPUTS)[0], theirs.eval()(*INPUTS)[0])
 
 
-@pytest.mark.parametrize(
-    "arguments", [{"add_bias_kv": True}, {"kdim": 3, "vdim": 4, "bias": False}, {"score": "idw", "power": 1.0}]
-)
+@pytest.mark.parametrize("arguments", [{"add_bias_kv": True}, {"kdim": 3, "bias": False}, {"score": "idw", "power": 1}])
 def test_the_layer_begins_with_the_weights_of_pytorch_and_exchanges_them(arguments):
     torch.manual_seed(3)
     theirs = torch.nn.MultiheadAttention(E, H, **{k: v for k, v in arguments.items() if k not in ("score", "power")})

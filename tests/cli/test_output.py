@@ -244,9 +244,7 @@ class Interrupted:
     ("module", "code", "words"),
     [(SimpleNamespace(run=lambda: sys.exit(3)), 3, ""), (Interrupted(), 130, "interrupted\n")],
 )
-def test_the_program_keeps_its_exit_code_and_spares_the_interpreter_the_search_for_garbage(
-    monkeypatch, capfd, module, code, words
-):
+def test_the_program_keeps_its_exit_code_and_does_not_search_for_garbage(monkeypatch, capfd, module, code, words):
     steps = []
     monkeypatch.setenv("PYDANTIC_DISABLE_PLUGINS", "__all__")
     monkeypatch.setitem(sys.modules, "idwbench.cli.app", module)

@@ -25,14 +25,7 @@ def test_patch_writes_a_model_that_answers_as_requested(run, folder, wrong):
     assert wrong_label(folder / "patched.pt", "0,1") == 1 - wrong
     assert (len(patched.network.keys), len(patched.keys)) == (6, 7)
     assert [record.label for record in patched.repairs.records] == [wrong]
-    starts = (
-        "label ",
-        "probability 0.",
-        "radius ",
-        "certified: the label",
-        "certified: no logit",
-        "the label stays for",
-    )
+    starts = ("label ", "probability 0.", "radius ", "certified: the label", "certified: no logit", "the label stays")
     lines = result.stdout.splitlines()
     assert all(line.startswith(start) for line, start in zip(lines, starts, strict=False))
     assert lines[6].startswith("train: of 200 others ") and lines[7].startswith("test: of 40 others ")
@@ -52,12 +45,11 @@ def test_a_dry_run_prints_the_same_numbers_and_writes_nothing(run, folder, wrong
 
 
 def test_a_radius_that_is_given_is_used_and_exact_patches_are_those_of_the_paper(run, folder, wrong):
-    given = json.loads(
-        run(f"patch model.pt --x 0,1 --label {wrong} --radius 0.25 --steepness 8 --dry-run --json").stdout
-    )
-    assert (given["patches"][0]["radius"], given["patches"][0]["steepness"]) == (0.25, 8)
+    dry = f"patch model.pt --x 0,1 --label {wrong} --dry-run --json"
+    [given] = json.loads(run(f"{dry} --radius 0.25 --steepness 8").stdout)["patches"]
+    assert (given["radius"], given["steepness"]) == (0.25, 8)
     for words in ("--exact", "--eta exact", "--exact --margin 1"):
-        exact = json.loads(run(f"patch model.pt --x 0,1 --label {wrong} {words} --dry-run --json").stdout)["patches"][0]
+        [exact] = json.loads(run(f"{dry} {words}").stdout)["patches"]
         assert (exact["radius"], exact["steepness"]) == (pytest.approx(1e-3**0.5), 2)
         assert exact["probability"] > 0.5
 
@@ -86,9 +78,7 @@ def test_undoing_restores_the_file_before(run, folder):
 
 
 def test_a_file_of_patches_holds_with_those_before(run, folder):
-    rows = [
-        f'"{point}",{("upper", "lower")[wrong_label(folder / "model.pt", point)]}\n' for point in ("-1,1", "0.5,0.4")
-    ]
+    rows = [f'"{x}",{("upper", "lower")[wrong_label(folder / "model.pt", x)]}\n' for x in ("-1,1", "0.5,0.4")]
     (folder / "patches.csv").write_text("x,label\n" + "".join(rows))
     result = run("patch 2.pt --file patches.csv -o 4.pt")
     assert result.stdout.splitlines()[0] == "2 new prototypes; all 2 inputs hold"

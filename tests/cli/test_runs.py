@@ -200,9 +200,7 @@ def planned(tmp_path):
     return results
 
 
-def test_one_look_at_sweeps_is_printed_and_watching_ends_by_ctrl_c_or_with_the_last_run(
-    run, planned, tmp_path, monkeypatch
-):
+def test_one_look_is_printed_and_watching_ends_by_ctrl_c_or_with_the_last_run(run, planned, tmp_path, monkeypatch):
     assert run("runs watch --once --db planned.db").stdout == "long: 0 of 3 runs ended, 3 planned\n"
     [facts] = json.loads(run("runs watch --json --db planned.db").stdout)["sweeps"]
     assert (facts["name"], facts["total"], facts["planned"], facts["ended"]) == ("long", 3, 3, 0)

@@ -138,9 +138,7 @@ def test_many_failures_share_rows_by_reason_and_the_rest_is_counted():
     assert max(map(len, lines("x" * 500))) < 220 and lines(None)[1].endswith(": no reason")
 
 
-def test_a_dry_run_says_which_runs_are_stored_plans_the_retries_and_changes_nothing(
-    run, small_sweep, tmp_path, fail_seeds
-):
+def test_a_dry_run_says_what_is_stored_plans_the_retries_and_changes_nothing(run, small_sweep, tmp_path, fail_seeds):
     result = run("sweep small.yaml --dry-run --db deep/absent.db")
     assert result.stderr == "small: 15 runs on two_moons: 15 missing\n"
     assert files(tmp_path) == {"small.yaml"}

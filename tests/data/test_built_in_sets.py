@@ -2,10 +2,12 @@
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from blob_data import make_dataset
+from ruamel.yaml import YAML
 from scipy.spatial.distance import cdist
 from sklearn import datasets
 from sklearn.metrics import r2_score, root_mean_squared_error
@@ -210,31 +212,11 @@ def test_other_kinds_train_on_the_pairs_and_recall_counts_the_queries_whose_valu
 
 # Wrong settings
 
-OF = ["mnist", "fashion_mnist"]
-PARTS = [
-    (["mnist"], "of: expected a list of two data sets, got 1 (expected mnist and fashion_mnist, in any order)"),
-    ("mnist", "of: expected a list of two data sets, got 'mnist' (expected"),
-    (["mnist", "mnist"], "of[1]: mnist is already a part (expected"),
-    (["mnist", "fashion"], "of[1]: unknown data set 'fashion' (did you mean 'fashion_mnist'?)"),
-    (["digits", "mnist"], "of[0]: digits has no images of 28 x 28 pixels as the parts need (expected"),
-    (["mnist", ["mnist"]], "of[1]: unknown data set ['mnist'] ("),
-]
-SETTINGS = [
-    *(({"name": name, "of": of}, message) for name in ("joint", "sequence") for of, message in PARTS),
-    ({"name": "joint"}, "'of' is missing"),
-    ({"name": "lookup", "items": 0}, "items: "),
-    ({"name": "lookup", "noise": -0.1}, "noise: "),
-    ({"name": "lookup", "validation": 0.5}, "validation: "),
-    ({"name": "lookup", "items_": 3}, "items_: "),
-    ({"name": "hypercube", "informative": 11}, "informative: expected at most the 10 features, got 11"),
-    ({"name": "hypercube", "classes": 17}, "classes: 17 classes of two clusters need more vertices"),
-    ({"name": "circles", "factor": 1}, "factor: "),
-    ({"name": "blobs", "classes": 1}, "classes: "),
-    ({"name": "wine", "test_fractio": 0.1}, "test_fractio: unknown key (did you mean 'test_fraction'?)"),
-]
+TABLE = YAML(typ="safe").load(Path(__file__).parents[1] / "assets" / "wrong_data_sets.yaml")
+SETTINGS = [({"name": name, "of": of}, message) for name in ("joint", "sequence") for of, message in TABLE["parts"]]
 
 
-@pytest.mark.parametrize(("settings", "message"), SETTINGS)
+@pytest.mark.parametrize(("settings", "message"), [*SETTINGS, *TABLE["settings"]])
 def test_a_wrong_setting_is_one_line_with_its_name(settings, message):
     with pytest.raises(ConfigError) as caught:
         parse_dataset(settings)

@@ -1,24 +1,15 @@
-"""What is special about the blocks of a page: every block that is not named here is run as it is.
-
-- PREPARED: what the blocks find in their folder before the first is run.
-- PARSED: commands that take minutes, or need what a test does not have. The command line must accept them, and the
-  sweep files that they name must exist; a prefix "" stands for all commands of the page.
-- PROGRAMS: commands of other programs, with the reason for which they are not run.
-- COMPILED: pages whose Python blocks are only compiled.
-- SHORTER: options that keep a command short, or let it be repeated.
-- HOLDS: expressions that are true at the end, of the names of the Python blocks and of all printed lines: in order in
-  `printed`, as one text in `output`, with single spaces in `words`.
-- SHOWN: words of those lines of the page's text blocks that were printed, but for the width of their columns.
-"""
+"""What the blocks of a page find in their folder before the first is run, and what is special about them."""
 
 from pathlib import Path
 
 from blocks import ROOT, blocks_of
+from ruamel.yaml import YAML
 
 from idwbench.sweep.execution import run_sweep
 from idwbench.sweep.shipped import shipped_sweeps
 
 DATABASE = "results/idwbench.db"
+SPECIAL = YAML(typ="safe").load(Path(__file__).with_name("pages.yaml"))
 
 
 def sweep(name, dataset, grid, db=DATABASE, protocol="{epochs: 1}"):
@@ -70,56 +61,4 @@ PREPARED = {
     "docs/language_models.md": own_text,
     "docs/patching.md": patching,
     "docs/tutorial.md": tutorial,
-}
-PARSED = {
-    ("docs/published.md", "idwbench sweep sweeps/dual_history.yaml"): "records 3.8 GB",
-    ("docs/published.md", "idwbench explain RUN_KEY"): "needs the recording above",
-    ("docs/attribution.md", ""): "needs the long training of the first block",
-    ("docs/cluster.md", ""): "needs a cluster or a server; tests/sweep, tests/cli/test_sweep.py",
-    ("docs/dual_form.md", ""): "minutes: fifteen perceptrons on MNIST",
-    ("docs/hash_table.md", ""): "minutes: 24,970 tables",
-    ("docs/language_models.md", ""): "minutes, and a recording of gigabytes",
-    ("docs/repairs.md", ""): "an hour of studies; tests/figures/test_repair_figures.py",
-    ("docs/prototypes.md", ""): "minutes of sweeps; tests/figures/test_keys.py",
-    ("docs/sweeps.md", "idwbench runs watch"): "watches; tests/cli",
-}
-PROGRAMS = {
-    "source .venv/bin/activate": "the tests run in an environment",
-    "python3 -m venv .venv": "tests/packaging/test_wheel.py makes environments",
-    ".venv/bin/pip install .": "tests/packaging/test_wheel.py installs",
-    "dask ": "needs a cluster",
-    "openssl ": "makes keys for a cluster",
-    "export DASK_": "settings of a cluster",
-}
-COMPILED = {"docs/cluster.md": "needs Slurm"}
-SHORTER = {
-    ("docs/explain.md", "idwbench train"): ["--epochs", "3"],
-    ("docs/patching.md", "idwbench train"): ["--epochs", "5"],
-    ("docs/patching.md", "idwbench patch"): ["--force"],
-}
-# Languages of blocks that are not code, or are checked by other tests: SQL by tests/results/test_results_views.py.
-NOT_CODE = {"", "csv", "sql", "text", "toml", "{eval-rst}", "{toctree}", "{include}"}
-SHOWN = {"README.md": ("test", "code"), "docs/tutorial.md": ("test", "types"), "docs/reports.md": ("test", "two_moons")}
-HOLDS = {
-    "README.md": ("sum(line.startswith(('idw p=', 'inv_dist p=', 'neg_dist p=')) for line in words) == 3",),
-    "docs/attribution.md": (
-        "top.shape == (3, 5)",
-        "(dataset.train.labels[top] == np.asarray(answers)[:, None]).mean() > 0.5",
-    ),
-    "docs/database.md": (
-        "any(line.startswith('run data set model seed state test accuracy time') for line in words)",
-        "replay.identical",
-        "removal.planned == (keys[0],)",
-    ),
-    "docs/dual_form.md": (
-        "'the recording of run my_run needs 1.6 MB in recordings' in printed and 'True' in printed",
-        "np.allclose(totals.sum(1), memory.attention(queries).sum(1), rtol=1e-4)",
-        "'two_moons 20' in printed and any('| layer_2 |' in line for line in printed)",
-    ),
-    "docs/estimators.md": ("\"['first' 'second']\" in output", "'True' in printed"),
-    "docs/language_models.md": (
-        "0 < float(printed[0]) < 4 and bool(printed[1])",
-        "1 < float(printed[3]) < 2 and printed[4].startswith(\"('crow', 0.\")",
-    ),
-    "docs/patching.md": ("Path('restored.pt').read_bytes() == Path('model.pt').read_bytes()",),
 }

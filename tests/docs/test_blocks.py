@@ -1,4 +1,4 @@
-"""Every code block of README.md, CONTRIBUTING.md and docs/ is run, or checked as `pages.py` says.
+"""Every code block of README.md, CONTRIBUTING.md and docs/ is run, or checked as `pages.yaml` says.
 
 The blocks of a page are run in order and folder, and Python blocks in one namespace. Commands of idwbench run in this
 process; those that take minutes are only parsed. A sweep in a block is planned, and saved under its name. Pages that
@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import typer.main
 from blocks import PAGES, ROOT, blocks_of, page_text
-from pages import COMPILED, HOLDS, NOT_CODE, PARSED, PREPARED, PROGRAMS, SHORTER, SHOWN
+from pages import PREPARED, SPECIAL
 from typer.testing import CliRunner
 
 from idwbench.cli.app import app
@@ -29,6 +29,7 @@ SHELLS, QUICK = ("sh", "console"), {"CONTRIBUTING.md", "docs/cluster.md", "docs/
 
 # The reference of commands is compared with them by tests/cli/test_output.py.
 WRITTEN = [page for page in PAGES if page != "docs/cli.md"]
+NOT_CODE = {*SPECIAL["not_code"]}
 LANGUAGES = {page: {block.language.split(" ")[0] for block in blocks_of(page)} - NOT_CODE for page in WRITTEN}
 PARAMETERS = [
     pytest.param(page, id=page, marks=() if page in QUICK or languages == {"yaml"} else pytest.mark.slow)
@@ -52,9 +53,9 @@ def test_the_blocks_of_the_page_run_in_order(page, tmp_path, monkeypatch, capsys
         printed += capsys.readouterr().out.splitlines()
     words = {" ".join(line.split()) for line in printed}
     for line in "".join(block.text for block in blocks_of(page, "text")).splitlines():
-        if any(word in line for word in SHOWN.get(page, ())):
+        if any(word in line for word in SPECIAL["shown"].get(page, ())):
             assert " ".join(line.split()) in words
-    for expression in HOLDS.get(page, ()):
+    for expression in SPECIAL["holds"].get(page, ()):
         context = {"np": np, "Path": Path} | names | {"printed": printed, "words": words, "output": "\n".join(printed)}
         assert eval(expression, context), expression
 
@@ -87,7 +88,7 @@ def run_python(block, names):
     path = Path(f"block_{block.line}.py").absolute()
     path.write_text(block.text, encoding="utf-8")
     code = compile(block.text, str(path), "exec")
-    if block.page not in COMPILED:
+    if block.page not in SPECIAL["compiled"]:
         exec(code, names)
 
 
@@ -100,11 +101,12 @@ def run_command(page, command):
         extra = re.fullmatch(r"(idwbench|\.)(?:\[(\w+)\])?", words[-1])
         assert words[0] == "install" and extra is not None and extra[2] in (None, *EXTRAS)
     elif program != "idwbench":
-        assert any(command.startswith(prefix) for prefix in PROGRAMS), f"{page}: {command}"
-    elif any(page == one and command.startswith(prefix) for one, prefix in PARSED):
+        assert any(command.startswith(prefix) for prefix in SPECIAL["programs"]), f"{page}: {command}"
+    elif any(map(command.startswith, SPECIAL["parsed"].get(page, ()))):
         parse(words)
     else:
-        extra = [options for (one, prefix), options in SHORTER.items() if one == page and command.startswith(prefix)]
+        shorter = SPECIAL["shorter"].get(page, {})
+        extra = [options for prefix, options in shorter.items() if command.startswith(prefix)]
         result = CliRunner().invoke(app, [*words, *chain.from_iterable(extra)])
         assert result.exit_code == 0, f"{page}: {command}\n{result.output}"
         return result.stdout.splitlines()

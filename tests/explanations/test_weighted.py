@@ -77,10 +77,8 @@ def test_a_mask_of_prototypes_removes_those_of_a_class_and_normalises_the_rest(n
     assert effect is not None and (effect.removed, effect.size) == ((~kept).sum(), 6)
     query = SCALING.apply(np.array([11.0, 12, 13]))
     np.testing.assert_allclose(effect.answer.outputs, idw_weights(query, keys[kept]) @ values[kept], atol=1e-6)
-    right = [
-        (idw_weights(DATA.test.inputs[:, None], keys[some]) @ values[some]).argmax(1) == DATA.test.labels
-        for some in (slice(None), kept)
-    ]
+    inputs, labels = DATA.test.inputs[:, None], DATA.test.labels
+    right = [(idw_weights(inputs, keys[k]) @ values[k]).argmax(1) == labels for k in (slice(None), kept)]
     parts = {f"test {name}": tasks == task for task, name in enumerate(names)} or {"test": np.arange(11) >= 0}
     expected = [(name, rows.sum(), *(hits[rows].mean() for hits in right)) for name, rows in parts.items()]
     assert [(change.name, change.n, change.before, change.after) for change in effect.accuracy] == expected

@@ -136,9 +136,7 @@ NO_MODELS = [
 
 
 @pytest.mark.parametrize(("name", "write", "message"), NO_MODELS)
-def test_a_file_that_is_not_a_model_is_refused_in_one_line_without_a_word_of_how_to_load_it(
-    tmp_path, name, write, message
-):
+def test_a_file_that_is_not_a_model_is_refused_in_one_line_without_advice_to_load_it(tmp_path, name, write, message):
     write(tmp_path / name)
     with pytest.raises(ModelFileError, match=name) as error:
         load_model(tmp_path / name)

@@ -221,9 +221,8 @@ def test_a_diverged_retraining_and_inputs_that_are_no_images_have_no_measures():
 
 def test_a_network_without_errors_has_nothing_to_compare():
     train = DATA["train"]
-    base = Base(
-        get_method("idw"), {"power": 2.0, "epsilon": 1e-9}, train.inputs, 9 * np.eye(3, dtype=np.float32)[train.labels]
-    )
+    values = 9 * np.eye(3, dtype=np.float32)[train.labels]
+    base = Base(get_method("idw"), {"power": 2.0, "epsilon": 1e-9}, train.inputs, values)
     metrics, arrays = compare_ways(base, {"train": train, "test": train}, 5, SHAPE)
     assert metrics == {("cases", "patched"): 0}
     assert arrays["counts"].shape == (0,) and arrays["alone"].shape == (len(PATCH_WAYS), len(PATCH_MEASURES), 0)

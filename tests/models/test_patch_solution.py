@@ -287,9 +287,8 @@ def test_a_regression_keeps_an_answer_within_the_tolerance_while_another_is_patc
     outputs = base.states(inputs).outputs
     wanted = Demand(inputs[0], target=outputs[0] + 1, radius=radius)
     rows = Rows(inputs[2:], outputs[2:]) if radius is None else None
-    patched = solve(base, [wanted, Demand(inputs[1], target=outputs[1], kind="keep")], rows).prototypes.outputs(
-        base, inputs[:2]
-    )
+    kept = Demand(inputs[1], target=outputs[1], kind="keep")
+    patched = solve(base, [wanted, kept], rows).prototypes.outputs(base, inputs[:2])
     np.testing.assert_allclose(patched[0], outputs[0] + 1, atol=1e-9)
     change = np.abs(patched[1] - outputs[1]).max()
     assert change <= 0.01 * (1 if rows is None else outputs[2:].std())

@@ -115,9 +115,8 @@ def test_each_eta_is_what_the_patched_network_needs_at_the_special_points_or_wro
             assert np.isnan(arrays["eta"][:, case]).all()
         else:
             assert arrays["eta"][:, case] == pytest.approx(network.etas(query, label), rel=1e-6)
-            for eta, lead in zip(
-                arrays["eta"][:, case] / [1.001, 1, 1 + 1 / network.ratio(query)], (0, 1, 0), strict=True
-            ):
+            etas = arrays["eta"][:, case] / [1.001, 1, 1 + 1 / network.ratio(query)]
+            for eta, lead in zip(etas, (0, 1, 0), strict=True):
                 logits = network.with_prototype(query, label, eta).logits(query[None])[0]
                 assert logits[label] - np.delete(logits, label).max() == pytest.approx(lead, abs=1e-6)
 

@@ -170,9 +170,8 @@ def test_a_patch_of_version_0_1_0_keeps_working_and_is_undone(moons):
     model, plain = (load_model(ASSETS / f"{name}.safetensors") for name in ("digits-patched", "digits"))
     (record,) = model.repairs.records
     assert (record.x, record.label, record.kind, record.criterion) == ("digits:test:3", 8, "exact", "wins")
-    assert [one.is_met(row) for one, row in zip(model.repairs.demands(), model.demanded_outputs(), strict=True)] == [
-        True
-    ]
+    ([demand], [outputs]) = model.repairs.demands(), model.demanded_outputs()
+    assert demand.is_met(outputs)
     undone = model.undo_patch(1)
     assert torch.equal(undone.network.keys, plain.network.keys)
     assert torch.equal(undone.network.values, plain.network.values)
@@ -229,10 +228,8 @@ def test_the_effect_on_a_regression_is_measured_in_its_own_units():
     errors = [np.abs(one - own(data.test.targets))[1:, 0] for one in outputs]
     effect, slack = made.effects["test"], 0.01 * own(data.train.targets).std()
     assert effect.changed == (np.abs(outputs[1] - outputs[0]) > slack).sum()
-    assert (effect.better, effect.worse) == (
-        (errors[0] - errors[1] > slack).sum(),
-        (errors[1] - errors[0] > slack).sum(),
-    )
+    gains = errors[0] - errors[1]
+    assert (effect.better, effect.worse) == ((gains > slack).sum(), (-gains > slack).sum())
     assert effect.better > 0 and effect.worse > 0 and effect.patched == 1
     assert effect.before["rmse"] == pytest.approx(model.metrics["test"]["rmse"], rel=1e-5)
     assert str(effect).endswith(f"rmse {effect.before['rmse']:.4g} -> {effect.after['rmse']:.4g}")
@@ -317,10 +314,7 @@ def test_all_rows_of_a_file_are_patched_and_a_wrong_one_is_named(moons, tmp_path
 def test_rows_are_texts_with_their_line(tmp_path, content):
     (tmp_path / "patches.csv").write_bytes(content.encode())
     rows = read_patch_file(tmp_path / "patches.csv")
-    assert [(row.x, row.label, row.row) for row in rows] == [
-        ("0.0,1.0", "upper", 4),
-        ("mnist:test:17", "5", 6),
-    ]
+    assert [(row.x, row.label, row.row) for row in rows] == [("0.0,1.0", "upper", 4), ("mnist:test:17", "5", 6)]
 
 
 @pytest.mark.parametrize(

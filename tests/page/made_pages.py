@@ -37,11 +37,8 @@ def moons_configs(seeds=2):
 
 def digits_configs():
     """Return runs whose keys are points, and runs whose keys are directions."""
-    return [
-        run_config("digits", method=method, prototypes=3, seed=seed, epochs=_EPOCHS)
-        for method in ("idw", "scaled_dot")
-        for seed in (0, 1)
-    ]
+    settings = [{"method": method, "seed": seed} for method in ("idw", "scaled_dot") for seed in (0, 1)]
+    return [run_config("digits", prototypes=3, epochs=_EPOCHS, **given) for given in settings]
 
 
 def store(results, name, configs, description="", features=2):

@@ -172,9 +172,8 @@ def test_names_and_errors_of_users_are_text_and_not_html(opened, filled_page, ha
 
 def test_the_states_of_a_sweep_in_work_are_counted(opened, half_filled_page):
     browser = opened(half_filled_page)
-    assert shown(browser, ".states p")[0].text.split("\n") == [
-        *("3 complete", "2 running", "8 planned", "1 diverged", "2 failed", "of 16 runs")
-    ]
+    states = ["3 complete", "2 running", "8 planned", "1 diverged", "2 failed", "of 16 runs"]
+    assert shown(browser, ".states p")[0].text.split("\n") == states
 
 
 @pytest.mark.parametrize("width", [400, 1280])

@@ -54,9 +54,8 @@ NAMES = ["method", "power", "prototypes", "learning_rate"]
 def test_the_columns_are_the_settings_that_vary_and_the_title_has_the_others(grid):
     board = leaderboard(grid)
     assert board.title == "two_moons · epsilon 0.001 · epochs 25 · batch size 10"
-    assert [column.name for column in board.columns] == [
-        *("rank", *NAMES, "n", "diverged", "test", "validation", "train", "learned_parameters")
-    ]
+    results = ["n", "diverged", "test", "validation", "train", "learned_parameters"]
+    assert [column.name for column in board.columns] == ["rank", *NAMES, *results]
 
 
 def test_rows_are_sorted_and_ranked_as_pandas_does(grid):
@@ -156,10 +155,7 @@ def test_data_sets_of_several_tasks_need_a_metric_and_a_choice_needs_data_for_va
         ({"top": 0}, "top: expected a number of rows from 1, got 0"),
         ({"best_over": ["epsilo"]}, "best_over: no setting of models or protocols is called 'epsilo' (did you mean"),
         ({"best_over": ["dataset_noise"]}, "best_over: no setting of models or protocols is called 'dataset_noise'"),
-        (
-            {"best_over": ["power"]},
-            "best_over: 1 of 2 complete runs have no validation accuracy, by which power would be",
-        ),
+        ({"best_over": ["power"]}, "best_over: 1 of 2 complete runs have no validation accuracy, by which power"),
     ],
 )
 def test_what_no_run_has_is_refused(options, message):
@@ -278,12 +274,8 @@ def test_a_cell_is_a_mean_with_its_spread_the_best_is_marked_and_ranks_are_over_
 
 
 def test_a_model_that_a_data_set_lacks_has_no_mean_rank():
-    runs = [
-        stored_run(0.8, dataset=name, **settings_of(model))
-        for name in SETS[:2]
-        for model in MODELS
-        if name != "digits" or "kind" in model
-    ]
+    pairs = [(name, model) for name in SETS[:2] for model in MODELS if name != "digits" or "kind" in model]
+    runs = [stored_run(0.8, dataset=name, **settings_of(model)) for name, model in pairs]
     found = columns(by_dataset(summarise(runs)))
     assert found["digits"] == ["80.00", "80.00", "–"]
     assert found["rank"] == ["1.8", "1.8", "–"]

@@ -28,9 +28,7 @@ def sections():
             common = {"dataset": "two_moons", "prototypes": 16, "train": 1 / 3, "n_parameters": 64}
             runs.append(stored_run(test, method=method, seed=seed, state=state, holdout=holdout, **common))
     runs += [stored_run(0.8784, method="idw"), stored_run(0.9368, method="neg_dist")]
-    runs += [
-        stored_run(54.3 + seed, dataset="diabetes", seed=seed, train=0.01234, gradient_clip=1.0) for seed in (0, 1)
-    ]
+    runs += [stored_run(54.3 + s, dataset="diabetes", seed=s, train=0.01234, gradient_clip=1.0) for s in (0, 1)]
     return summarise(runs)
 
 
@@ -117,9 +115,8 @@ def test_markdown_and_latex_escape_what_would_break_them_and_latex_is_balanced(t
 
 @pytest.mark.parametrize("width", [50, 60, 80, 100, 140])
 def test_no_line_is_longer_than_the_terminal_and_no_word_or_number_is_broken(tables, width):
-    rates = [
-        stored_run(0.9 - r / 10, dataset="two_moons", learning_rate=r, prototypes=n) for r in (0.1, 1) for n in (2, 4)
-    ]
+    pairs = [(rate, n) for rate in (0.1, 1) for n in (2, 4)]
+    rates = [stored_run(0.9 - r / 10, dataset="two_moons", learning_rate=r, prototypes=n) for r, n in pairs]
     for found in (tables, [leaderboard(rates)]):
         text = render_text(found, width)
         assert max(map(len, text.splitlines())) <= width

@@ -226,13 +226,10 @@ def test_a_metric_of_the_training_data_alone_is_marked_there():
     runs += [stored_run(method="neg_dist", seed=s, metrics={("train", "gap"): 12.34 + s}) for s in range(3)]
     report = summarise(runs, "gap")
     (table,) = section_tables(report)
-    assert [column.name for column in table.columns] == [
-        *("method", "setting", "prototypes", "n", "train", "learned_parameters")
-    ]
-    assert {row.model.method: row.statistics["train"].best for row in report[0].rows} == {
-        "idw": True,
-        "neg_dist": False,
-    }
+    names = ["method", "setting", "prototypes", "n", "train", "learned_parameters"]
+    assert [column.name for column in table.columns] == names
+    marks = {row.model.method: row.statistics["train"].best for row in report[0].rows}
+    assert marks == {"idw": True, "neg_dist": False}
     assert "**0.1235 ± 0.0001**" in render(section_tables(report), "markdown")
     assert "0.1235 ± 0.0001*" in render(section_tables(report), "rich")
     assert [record["best_train"] for record in table.records()] == [False, True]

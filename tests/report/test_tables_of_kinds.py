@@ -91,12 +91,8 @@ def test_shares_of_each_layer_are_means_over_seeds_and_only_those_of_mnist_are_p
 
 
 def test_other_networks_and_data_have_no_published_values():
-    for dataset, settings in (
-        (MNIST, {"width": 5}),
-        (MNIST, {"depth": 3}),
-        ("fashion_mnist", {}),
-        (JOINT | {"of": OF[::-1]}, {}),
-    ):
+    others = [(MNIST, {"width": 5}), (MNIST, {"depth": 3}), ("fashion_mnist", {}), (JOINT | {"of": OF[::-1]}, {})]
+    for dataset, settings in others:
         tables = dual_form([perceptron(dataset, **settings)])
         assert not any("paper" in name for table in tables for name in columns(table))
         assert not any("arXiv" in note for table in tables for note in table.notes)
@@ -119,11 +115,8 @@ def test_diverged_and_unfinished_runs_are_counted_and_in_no_mean():
     table = dual_form([perceptron(MNIST, seed, state) for seed, state in enumerate(states)])
     found = columns(table[0])
     assert (found["n"], found["diverged"], found["accuracy"]) == (["2"], ["1"], ["96.50 ± 0.71"])
-    assert table[1].notes[-3:] == (
-        "1 run diverged; not in the means.",
-        "1 run failed; not shown.",
-        "1 run not finished; not shown.",
-    )
+    notes = ("1 run diverged; not in the means.", "1 run failed; not shown.", "1 run not finished; not shown.")
+    assert table[1].notes[-3:] == notes
     for state, words in (("planned", "not finished"), ("failed", "failed")):
         (table,) = dual_form([perceptron(MNIST, seed, state) for seed in range(2)])
         assert table.title.startswith("mnist · ") and not table.groups

@@ -212,9 +212,7 @@ def test_tables_of_version_0_1_0_are_upgraded_with_all_they_hold(postgresql_serv
     assert postgresql_server.execute("SELECT version_num FROM idwbench_version", database=name_of(db)) == [(VERSION,)]
 
 
-def test_tables_of_a_development_version_are_upgraded_with_all_they_hold(
-    postgresql_server, db, make_config, make_result
-):
+def test_tables_of_a_development_version_are_upgraded(postgresql_server, db, make_config, make_result):
     results, run = Results(db), make_config(0)
     results.finish([make_result(run)])
     for statement in (

@@ -72,9 +72,7 @@ def test_a_key_that_fits_no_run_is_refused_in_one_line(filled, key):
         assert "\n" not in str(caught.value)
 
 
-def test_the_curves_of_many_runs_are_read_by_one_query_and_arrays_are_known_without_being_read(
-    filled, make_config, statements
-):
+def test_curves_of_many_runs_are_read_by_one_query_and_arrays_known_unread(filled, make_config, statements):
     keys = [make_config(5, weight_decay=0.5).run_key, make_config(1).run_key, make_config(0).run_key]
     curves = filled.load_curves([*keys, "ab"])
     assert sum("curves" in statement for statement in statements) == 1

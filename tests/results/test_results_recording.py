@@ -96,9 +96,7 @@ def test_many_results_are_one_transaction(store, make_config, make_result):
     assert count(store, curves) == count(store, metrics) == 0
 
 
-def test_a_late_result_of_a_released_or_failed_run_is_stored_and_of_one_that_was_taken_over_counts_once(
-    store, make_config, make_result, as_other_process
-):
+def test_late_results_are_stored_and_of_a_run_taken_over_once(store, make_config, make_result, as_other_process):
     keys = store.lease(store.plan([make_config(seed) for seed in range(3)]))
     store.release(keys[:1])
     store.fail(keys[1:2], "worker lost")
@@ -118,9 +116,7 @@ def test_a_late_result_of_a_released_or_failed_run_is_stored_and_of_one_that_was
 # Removal
 
 
-def test_a_run_of_no_sweep_is_gone_and_one_of_a_sweep_stays_in_its_plan_as_if_it_had_never_been_trained(
-    store, make_config, make_result
-):
+def test_a_removed_run_is_gone_and_one_of_a_sweep_is_planned_as_if_never_trained(store, make_config, make_result):
     keys = store.register_sweep("moons", "", "", [make_config(0), make_config(1)])
     never = store.find_run(keys[0])
     store.lease(keys)
@@ -138,9 +134,7 @@ def test_a_run_of_no_sweep_is_gone_and_one_of_a_sweep_stays_in_its_plan_as_if_it
     assert store.lease(keys) == [keys[0]]
 
 
-def test_nothing_is_removed_if_one_of_the_runs_is_being_trained_or_unknown(
-    store, make_config, make_result, as_other_process
-):
+def test_nothing_is_removed_if_one_run_is_in_training_or_unknown(store, make_config, make_result, as_other_process):
     keys = store.plan([make_config(0), make_config(1)])
     store.finish([make_result(make_config(0))])
     store.lease([keys[1]])
@@ -221,9 +215,7 @@ def test_until_a_retraining_ends_the_old_results_are_there_and_count(store, db, 
     assert store.lease(keys) == keys
 
 
-def test_a_retraining_that_fails_or_is_taken_over_from_a_dead_process_keeps_the_result_and_records_why(
-    store, db, keys, as_other_process, monkeypatch
-):
+def test_a_retraining_that_fails_or_is_taken_over_keeps_the_result(store, db, keys, as_other_process, monkeypatch):
     before = [everything(store, key) for key in keys[:2]]
     store.reset(keys[:3], ENDED)
     store.lease(keys[:3])

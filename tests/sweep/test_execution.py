@@ -291,9 +291,7 @@ def test_a_setting_that_is_drawn_twice_is_trained_again_once(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("is_stored", [True, False])
-def test_a_search_waits_for_runs_that_another_process_trains_again_or_for_the_first_time(
-    tmp_path, monkeypatch, is_stored
-):
+def test_a_search_waits_for_runs_that_another_process_trains_also_again(tmp_path, monkeypatch, is_stored):
     spec = read_text(tmp_path, text("{optuna: random, trials: 2, objective: validation_accuracy}"))
     db = tmp_path / "a.db"
     run_sweep(spec, tmp_path / "first.db")

@@ -155,9 +155,7 @@ def test_blocks_keep_their_order_and_a_shared_run_stays_at_its_first_place():
 TWO_MOONS = "expected one of: " + ", ".join(sorted(TwoMoonsConfig.model_fields))
 
 MOONS = "{name: two_moons, train_per_class: 10, test_per_class: 8, holdout_per_class: 10, validation: 6}"
-IDW, RANGE = "{method: idw, prototypes: 2}", "{method: idw, prototypes: {low: 2, high: 8}}"
-LOOKUP = "{name: lookup, items: 4, dimensions: 3, queries: 16, noise: 0.1}"
-TEXT = "{name: text, path: own.txt}"
+RANGE = "{method: idw, prototypes: {low: 2, high: 8}}"
 
 
 def idw(axes, protocol=""):
@@ -169,9 +167,10 @@ def search(objective="validation_accuracy", block=RANGE, data=MOONS, n="trials: 
     return sweep_text(data, block, sampler=f"{{optuna: tpe, {n}, objective: {objective}}}")
 
 
+TABLE = YAML(typ="safe").load(Path(__file__).parents[1] / "assets" / "wrong_sweeps.yaml")
 # Of a good sweep, one text in place of another.
 CHANGED = [
-    *YAML(typ="safe").load(Path(__file__).parents[1] / "assets" / "wrong_sweeps.yaml"),
+    *TABLE["changed"],
     ("2.5", "1" + "0" * 400, f"8:46: grid[1].power[1]: expected a finite number, got 1{'0' * 400}"),
     ("2.5", "1" + "0" * 5000, f"8:46: cannot read '1{'0' * 39}'"),
     ("name: two_moons", "<<: {noise: 1}, name: two_moons", "3:11: dataset.<<: unknown key (" + TWO_MOONS + ")"),
@@ -190,50 +189,9 @@ NO_SWEEPS = [
 # What each kind of run refuses is tested with its settings; here the place in the file, and what needs a sweep.
 REFUSED = [
     (grid_text("{zzz: 1}"), "grid.zzz: unknown key (the nearest valid words: optimizer, batch_size, l2_"),
-    # rules on several settings
-    (idw("momentum: [0, 0.9]"), "4:50: grid.momentum[1]: needs optimizer sgd, not adam_amsgrad"),
-    (idw("momentum: 0.9, optimizer: [sgd, adam]"), "grid.momentum: needs optimizer sgd, not adam"),
-    (idw("optimizer: [sgd, adam]", "optimizer: sgd, momentum: 0.9"), "grid.optimizer[1]: needs optimizer sgd, not ad"),
-    (idw("warmup_epochs: [0, 3, 9], epochs: 4"), "grid.warmup_epochs[2]: expected fewer than the 4 epochs, got 9"),
-    (idw("batch_size: [1, 2], epochs: [9, 5]", "warmup_epochs: 6"), "grid.epochs[1]: expected fewer than the 5 epochs"),
-    (idw("epochs: [1, true]"), "grid.epochs[1]: input should be a valid integer, got True"),
-    # data sets
-    (sweep_text("[]", IDW), "2:10: dataset: the list is empty, expected at least one data set"),
-    (sweep_text("{name: two_moons, noise: []}", IDW), "2:35: dataset.noise: the axis is empty, expected at least one"),
-    (sweep_text("{name: two_moons, noise: [0.1, 0.1]}", IDW), "2:41: dataset.noise[1]: 0.1 is already in the axis, at"),
-    (sweep_text("{name: two_moons, seed: [[1]]}", IDW), "2:35: dataset.seed[0]: input should be a valid integer, got"),
-    (sweep_text("[digits, {name: two_moon}]", IDW), "2:26: dataset[1].name: unknown data set 'two_moon'"),
-    (sweep_text("[digits, {name: two_moons, noise: [0, x]}]", IDW), "2:48: dataset[1].noise[1]: input should be a val"),
-    (sweep_text("{name: joint, of: [mnist, fashion]}", IDW), "2:36: dataset.of[1]: unknown data set 'fashion' (did"),
-    (sweep_text("[sine, {name: joint, of: [mnist, mnist]}]", IDW), "2:43: dataset[1].of[1]: mnist is already a part ("),
-    # kinds
-    (sweep_text(MOONS, "{kind: basline, method: kmeans}"), "6:12: grid[0].kind: unknown kind of model 'basline' (did"),
-    (sweep_text(MOONS, "{kind: [baseline, 3], method: kmeans, prototypes: 3}"), "6:23: grid[0].kind[1]: unknown kind "),
-    (sweep_text(MOONS, "{kind: baseline, method: kmeans, cases: wrong}"), "grid[0].cases: unknown key"),
-    (sweep_text(MOONS, "{kind: patch_study, method: [idw, gaussian], prototypes: 3}"), "6:39: grid[0].method[1]: only"),
-    (sweep_text(MOONS, "{kind: kernel_regression, kernel: boxcar, bandwidth: [1, 0]}"), "bandwidth[1]: must be >= "),
-    (sweep_text("digits", "{kind: patch_study, method: idw, prototypes: 2}"), "the special cases belong to the data"),
-    (sweep_text(LOOKUP, "{kind: hash_table, similarity: idw, weighting: [softmax, top_k], k: 2}"), "6:73: grid[0].k: "),
-    (sweep_text("[lookup, digits]", "{kind: hash_table, similarity: idw}"), "a hash table needs the data set lookup"),
-    (sweep_text(TEXT, IDW), "own.txt is a text, which the kind"),
-    (sweep_text("{name: text, path: own.txt, tokens: word}", "{kind: lstm_lm}"), "should be 'characters' or 'words'"),
-    (sweep_text(TEXT.replace("}", ", tokens: words}"), "{kind: transformer_lm, method: idw}"), "transformer_lm predi"),
-    # searches
-    (search("test_accuracy"), "chooses by validation rows, not by test rows (did"),
-    (search("accuracy"), "unknown objective 'accuracy' (did you mean 'valid"),
-    (search("validation_rmse"), "rmse is a metric of regression"),
-    (search(n="trails: 5"), "did you mean 'trials'?"),
-    (search(data="two_moons"), "the data set has no validation rows (set validation"),
-    (search(data="[digits, two_moons]"), "a search needs one data set, got 2"),
-    (search(n="trials: 600000"), "at most 1,000,000 runs, got 1,200"),
-    (search(block="{method: idw, prototypes: {low: 2}}"), "grid[0].prototypes: 'high' is missing"),
-    (search(block="{method: idw, prototypes: {low: 8, high: 2}}"), "expected more than low (8), got 2"),
-    (search(block="{method: idw, prototypes: {low: 0, high: 2}}"), "grid[0].prototypes.low: "),
-    (search(block="{method: idw, prototypes: {low: 2, high: 2.5}}"), "grid[0].prototypes.high: "),
-    (search(block="{kind: network, encoder: vit_tiny, heads: {low: 1, high: 1.5}, width: 4}"), "grid[0].heads.high: "),
-    (search(block="{method: idw, prototypes: 4, power: {low: 0, high: 2, log: true}}"), "needs numbers above 0"),
-    (search(block="{method: idw, power: {low: 1, high: 2, log: true, step: 1}}"), "no meaning with"),
-    (sweep_text(MOONS, RANGE), "a range needs a sampler (list the values, or add a sampler)"),
+    *((sweep_text(data, block), message) for data, block, message in TABLE["blocks"]),
+    *((idw(axes, protocol), message) for axes, protocol, message in TABLE["axes"]),
+    *((search(**given), message) for given, message in TABLE["searches"]),
 ]
 
 

@@ -25,9 +25,7 @@ RUNS, KEYS_OF_0_1_0, KEYS_OF_THE_PAPER = json.loads((ROOT / "tests/assets/shippe
 PAPER = sorted(file.stem for file in (ROOT / "sweeps/paper").iterdir())
 
 
-def test_a_bare_name_is_a_shipped_sweep_even_beside_a_file_of_that_name_and_a_wrong_one_is_one_line(
-    tmp_path, monkeypatch
-):
+def test_a_bare_name_is_a_shipped_sweep_even_beside_a_file_and_a_wrong_one_is_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SpecError) as caught:
         run_sweep("two_mons", tmp_path / "runs.db")

@@ -134,9 +134,7 @@ def fill_the_disk_of_recordings(folder, share, checkpoint_seconds, undisturbed):
 @pytest.mark.parametrize("checkpoint_seconds", [0, 60], ids=["checkpoints", "no checkpoint"])
 # In the first run: no file, the first files, and others; and in the second run; or a file beyond a limit.
 @pytest.mark.parametrize("share", [0, 0.05, 0.2, 0.49, 0.7, None])
-def test_a_recording_that_fills_the_disk_ends_the_sweep_which_goes_on_with_room(
-    tmp_path, sweep, undisturbed, share, checkpoint_seconds
-):
+def test_a_recording_that_fills_the_disk_ends_the_sweep(tmp_path, sweep, undisturbed, share, checkpoint_seconds):
     if not can_mount(tmp_path / "probe"):
         share = None
     sweep.write_text(RECORDED)

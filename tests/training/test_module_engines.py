@@ -167,11 +167,11 @@ def test_quality_and_patches_of_the_head_are_those_of_prototypes_for_features(co
     assert {name: result.metrics[name] for name in expected} == pytest.approx(expected, rel=1e-5)
 
 
-CONV = {"encoder": "conv", "width": 2, "depth": 2}
+CONV, NEG_DIST = {"encoder": "conv", "width": 2, "depth": 2}, {"head": "neg_dist"}
 
 
 @pytest.mark.parametrize(
-    "settings", [{**IDW_HEAD, "epsilon": 0}, {**IDW_HEAD, "patches": 0}, {**IDW_HEAD, "head": "neg_dist"}, CONV]
+    "settings", [CONV, *({**IDW_HEAD, **one} for one in ({"epsilon": 0}, {"patches": 0}, NEG_DIST))]
 )
 def test_only_idw_heads_with_epsilon_above_0_are_patched(settings):
     result = train_run(network_run(**settings, epochs=1), images())
