@@ -44,7 +44,7 @@ _PAPER = {
 _STEEPNESS = {"local": DEFAULT_STEEPNESS, "local_s8": 8.0, "local_s2": 2.0}
 # The radii of these are so small that it takes long to solve them as a whole.
 _NOT_TOGETHER = ("local_s8", "local_s2")
-_COUNTS = (1, 5, 20, 100)
+_COUNTS = (1, 5, 20, 100, 300)
 _NOISE_COPIES, _NEIGHBOURS = 20, 10
 # A patch of this steepness and additional log weight has the whole weight within its radius, and none outside.
 _HARD, _HEAVY = 1e12, 1e3
@@ -65,9 +65,9 @@ def compare_ways(
     """Return metrics and arrays of a comparison of the ways `PATCH_WAYS` by the measures `PATCH_MEASURES`.
 
     Each of the first `n_cases` wrong test inputs is mended alone: ``alone`` (ways, measures, cases). The first 1, 5,
-    20, 100 of these, and all of them, (``counts``) are mended in one network: ``one_by_one`` (ways, measures, counts)
-    by the same patches, and ``together`` by patches that are solved as a whole. What a way cannot do is NaN; so is
-    fine-tuning alone beyond 20 cases, and retraining with fewer than all. ``radii`` (3, cases) are those of local
+    20, 100, 300 of these, and all of them, (``counts``) are mended in one network: ``one_by_one`` (ways, measures,
+    counts) by the same patches, and ``together`` by patches that are solved as a whole. What a way cannot do is NaN; so
+    is fine-tuning alone beyond 20 cases, and retraining with fewer than all. ``radii`` (3, cases) are those of local
     patches of the steepness 32, 8 and 2, ``nearest`` (cases,) the distances from the nearest training rows.
 
     The metrics are means over the cases by way and measure, with ``_together`` those of all cases in one network.
