@@ -13,6 +13,7 @@ __all__ = [
     "CURVE_SIZE",
     "AccuracyChange",
     "Answer",
+    "ClassAttention",
     "Explanation",
     "LayerAttention",
     "MaskEffect",
@@ -100,6 +101,21 @@ class MemoryItem:
 
 
 @dataclass(frozen=True)
+class ClassAttention:
+    """The attention of one layer to the entries of each class that come from one part of the data.
+
+    Attributes:
+        task: Name of the part of a joint or sequence data set.
+        totals: (classes,), as in `LayerAttention`.
+        curves: As in `LayerAttention`.
+    """
+
+    task: str
+    totals: NDArray[np.float64]
+    curves: tuple[NDArray[np.float64], ...]
+
+
+@dataclass(frozen=True)
 class LayerAttention:
     """The attention of one layer.
 
@@ -109,6 +125,7 @@ class LayerAttention:
         items: In order of decreasing weight.
         totals: (classes,), the sum of all weights of each class; empty for a regression.
         curves: For each class the largest weights, at most `CURVE_SIZE`, in decreasing order.
+        tasks: The same for each part of a joint or sequence data set; empty for other data.
     """
 
     name: str
@@ -116,6 +133,7 @@ class LayerAttention:
     items: tuple[MemoryItem, ...]
     totals: NDArray[np.float64]
     curves: tuple[NDArray[np.float64], ...]
+    tasks: tuple[ClassAttention, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -204,15 +222,17 @@ class Explanation:
         }
 
     def _layer_facts(self, layer: LayerAttention) -> dict[str, Any]:
-        named = zip(self.class_names, layer.totals, layer.curves, strict=True) if self.class_names else ()
         return {
             "layer": layer.name,
             "size": layer.size,
             "items": [self._item_facts(item) for item in layer.items],
-            "classes": [
-                {"class": name, "total": float(total), "largest": _numbers(curve)} for name, total, curve in named
-            ],
+            "classes": self._class_facts(layer),
+            "tasks": [{"task": part.task, "classes": self._class_facts(part)} for part in layer.tasks],
         }
+
+    def _class_facts(self, part: LayerAttention | ClassAttention) -> list[dict[str, Any]]:
+        named = zip(self.class_names, part.totals, part.curves, strict=True) if self.class_names else ()
+        return [{"class": name, "total": float(total), "largest": _numbers(curve)} for name, total, curve in named]
 
     def _item_facts(self, item: MemoryItem) -> dict[str, Any]:
         return {

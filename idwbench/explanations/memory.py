@@ -5,7 +5,7 @@ And what is asked for: an input, given as a text or as numbers, and a mask, a pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +16,15 @@ from numpy.typing import ArrayLike, NDArray
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ExplanationError, PatchError, did_you_mean
-from idwbench.explanations.explanation import CURVE_SIZE, Answer, LayerAttention, MemoryItem, MemoryKind, Query
+from idwbench.explanations.explanation import (
+    CURVE_SIZE,
+    Answer,
+    ClassAttention,
+    LayerAttention,
+    MemoryItem,
+    MemoryKind,
+    Query,
+)
 from idwbench.models.inputs import LoadDataset, Reference, find_input, find_label, find_reference, scaled_input
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import RunConfig
@@ -123,9 +131,19 @@ class Memory:
             name=name,
             size=len(weights),
             items=tuple(self._item(int(place), float(sums[place]), weights, layer, label) for place in largest),
-            totals=self._class_totals(weights),
-            curves=self._class_curves(weights),
+            totals=self._class_totals(weights, self.labels),
+            curves=self._class_curves(weights, self.labels),
+            tasks=tuple(self._task_attention(weights)),
         )
+
+    def _task_attention(self, weights: Array) -> Iterator[ClassAttention]:
+        """Yield the attention to the entries of each class for each part of the data, if it has parts."""
+        if self.tasks is None or self.labels is None:
+            return
+        for number, name in enumerate(task_names(self.config)):
+            where = self.tasks == number
+            part, labels = weights[where], self.labels[where]
+            yield ClassAttention(name, self._class_totals(part, labels), self._class_curves(part, labels))
 
     def _item(self, place: int, weight: float, weights: Array, layer: Layer, label: int | None) -> MemoryItem:
         """Return an entry, or the entries of a row, with what they add to the output of the class `label`."""
@@ -143,16 +161,16 @@ class Memory:
             item = replace(item, step=int(self.steps[entries[weights[entries].argmax()]]) + 1)
         return item
 
-    def _class_totals(self, weights: Array) -> NDArray[np.float64]:
+    def _class_totals(self, weights: Array, labels: Entries | None) -> NDArray[np.float64]:
         """Return Σ of the weights of each class (classes,), in float64."""
-        if self.labels is None:
+        if labels is None:
             return np.zeros(0)
         n_classes = len(self.data.class_names)
-        return np.bincount(self.labels, weights=weights, minlength=n_classes).astype(np.float64)
+        return np.bincount(labels, weights=weights, minlength=n_classes).astype(np.float64)
 
-    def _class_curves(self, weights: Array) -> tuple[NDArray[np.float64], ...]:
+    def _class_curves(self, weights: Array, labels: Entries | None) -> tuple[NDArray[np.float64], ...]:
         """Return for each class its largest weights, at most `CURVE_SIZE`, in decreasing order."""
-        groups = (weights[self.labels == label].astype(np.float64) for label in range(len(self.data.class_names)))
+        groups = (weights[labels == label].astype(np.float64) for label in range(len(self.data.class_names)))
         return tuple(-np.sort(-group)[:CURVE_SIZE] for group in groups)
 
 

@@ -20,7 +20,14 @@ from numpy.typing import NDArray
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError, RecordingError
-from idwbench.explanations.explanation import CURVE_SIZE, Answer, Explanation, LayerAttention, MemoryItem
+from idwbench.explanations.explanation import (
+    CURVE_SIZE,
+    Answer,
+    ClassAttention,
+    Explanation,
+    LayerAttention,
+    MemoryItem,
+)
 from idwbench.explanations.memory import Outputs, Request, task_names
 from idwbench.figures.runs import Selection, first_run
 from idwbench.figures.style import INK, QUIET, RULE, class_colour, clean_text, new_page, style_axes
@@ -35,6 +42,7 @@ _MOST_PANELS = 4
 _BLOCK, _SIDE = 3.4, 1.5  # inches: height of a block of attention by class, and width of its image
 _WIDTH, _TILES, _CHARTS = 10.0, 5.5, 4.5  # inches
 _ANSWER, _TITLE, _PANEL = 2.1, 0.35, 1.75  # inches: heights of the first block, of titles, and of bars and curves
+_LINE_STYLES = ("-", ":")  # of the parts of the data
 _FEW = 10  # number of entries up to which they are large
 _SHORT = 20  # letters of all names of classes up to which they stand upright
 _PATCH = re.compile(r"\(patch \d+\)$")
@@ -212,11 +220,41 @@ def _draw_class_bars(
         label.set(color=colours[place], weight="bold" if place == marked else "normal")
 
 
-def _draw_class_curves(axes: Axes, curves: Sequence[NDArray[np.floating]]) -> None:
+def _draw_task_bars(
+    axes: Axes, tasks: Sequence[ClassAttention], names: Sequence[str], marked: int | None = None
+) -> None:
+    """Draw the bars of each class for one part of the data beside those of the next, with the number of the class."""
+    places = np.concatenate([number * (len(names) + 1) + np.arange(len(names)) for number in range(len(tasks))])
+    colours = [class_colour(label) for label in range(len(names))] * len(tasks)
+    axes.bar(places, np.concatenate([part.totals for part in tasks]), 0.8, color=colours)
+    axes.axhline(0, color=RULE, linewidth=0.8)
+    axes.set_xlim(-0.8, places[-1] + 0.8)
+    _style(axes)
+    axes.grid(False, axis="x")
+    axes.set_xticks(places, [str(label) for label in range(len(names))] * len(tasks), fontsize=6)
+    for place, text in enumerate(axes.get_xticklabels()):
+        text.set(color=colours[place], weight="bold" if place % len(names) == marked else "normal")
+    for number, part in enumerate(tasks):
+        middle = number * (len(names) + 1) + (len(names) - 1) / 2
+        axes.annotate(
+            clean_text(part.task), (middle, 0), (0, -14), xycoords=("data", "axes fraction"), fontsize=6.5, color=QUIET,
+            textcoords="offset points", ha="center", va="top", parse_math=False,
+        )  # fmt: skip
+
+
+def _draw_class_curves(axes: Axes, curves: Sequence[NDArray[np.floating]], style: str = "-") -> None:
     """Draw for each class its largest attentions, (n,) in decreasing order, in its colour."""
     for label, curve in enumerate(curves):
         marker = "o" if len(curve) <= 20 else ""
-        axes.plot(np.arange(1, len(curve) + 1), curve, color=class_colour(label), linewidth=1.2, marker=marker, ms=2.5)
+        axes.plot(
+            np.arange(1, len(curve) + 1),
+            curve,
+            color=class_colour(label),
+            ls=style,
+            linewidth=1.2,
+            marker=marker,
+            ms=2.5,
+        )
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     axes.set_xlim(left=0)
     _style(axes)
@@ -301,7 +339,8 @@ def _draw_attention_by_class(panels: Sequence[Explanation], sources: Sequence[st
     """Return a figure with a block for each answer: the image, and for each layer curves and totals by class."""
     note = (
         f"curves: the largest attentions of single slots of each class, at most {CURVE_SIZE}, in decreasing order; "
-        "bars: total attention of each class; bold: the class that is answered"
+        "bars: total attention of each class; those of two data sets side by side, the curves of the second dotted; "
+        "bold: the class that is answered"
     )
     figure, body = new_page(_WIDTH, len(panels) * _BLOCK, [note, *sources])
     parts = body.subfigures(len(panels), 1, squeeze=False)
@@ -311,9 +350,14 @@ def _draw_attention_by_class(panels: Sequence[Explanation], sources: Sequence[st
         _draw_answered_query(left.subplots(), explained)
         grid = right.subplots(2, len(explained.layers), squeeze=False)
         for (above, below), layer in zip(grid.T, explained.layers, strict=True):
-            _draw_class_curves(above, layer.curves)
+            parts_of_data: Sequence[ClassAttention | LayerAttention] = layer.tasks or (layer,)
+            for part_of_data, style in zip(parts_of_data, _LINE_STYLES, strict=False):
+                _draw_class_curves(above, part_of_data.curves, style)
             above.set_title(layer.name, fontsize=9.5, color=INK, loc="left")
-            _draw_class_bars(below, layer.totals, explained.class_names, explained.answer.label)
+            if layer.tasks:
+                _draw_task_bars(below, layer.tasks, explained.class_names, explained.answer.label)
+            else:
+                _draw_class_bars(below, layer.totals, explained.class_names, explained.answer.label)
     return figure
 
 

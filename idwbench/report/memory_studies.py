@@ -122,6 +122,7 @@ def limited_memories(table: pandas.DataFrame) -> list[LimitedMemory]:
 
 def _limited_table(memories: Sequence[LimitedMemory], metric: str) -> Table:
     """Return a table with a row for each number of slots and a column for each rule."""
+    memories = [one for one in memories if one.statistics.get(metric)]
     columns = [
         Column("dataset", "dataset", [one.row.config.dataset_label for one in memories]),
         Column("slots", "slots", [f"{one.slots:,}" for one in memories], numeric=True),

@@ -84,6 +84,14 @@ def test_attention_totals_curves_and_contributions_are_those_of_single_slots(pla
         of_class = attention[DATA.train.labels[recording.rows] == label]
         np.testing.assert_allclose(layer.totals[label], of_class.sum(), rtol=1e-5)
         np.testing.assert_allclose(layer.curves[label], np.sort(of_class)[::-1], rtol=1e-5)
+        for number, part in enumerate(layer.tasks):
+            slots = (DATA.train.labels == label) & (DATA.train.tasks == number)
+            own = attention[slots[recording.rows]]
+            np.testing.assert_allclose(part.totals[label], own.sum(), rtol=1e-5)
+            np.testing.assert_allclose(part.curves[label], np.sort(own)[::-1], rtol=1e-5)
+    facts = explained.facts()["layers"][place]["tasks"]
+    assert [part.task for part in layer.tasks] == OF == [part["task"] for part in facts]
+    assert [one["total"] for one in facts[1]["classes"]] == layer.tasks[1].totals.tolist()
     weights = np.bincount(recording.rows, attention)
     assert [item.row for item in layer.items] == np.argsort(-weights, kind="stable").tolist()
     for item in layer.items:

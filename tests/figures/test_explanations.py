@@ -127,6 +127,9 @@ def test_attention_by_class_is_that_of_the_first_wrong_image_in_each_recorded_ne
     figure, left_out = stored_drawing("attention_by_class", store, store.find_runs())
     assert len(figure.axes) == 2 * (1 + 2 * 2)
     assert words(figure).count("layer_1") == 2
+    assert words(figure).count("fashion_mnist") == words(figure).count("mnist") == 4  # below the bars of each layer
+    bars = next(axes for axes in figure.axes if len(axes.patches) == 6)  # three classes of each of two parts
+    assert len({patch.get_x() for patch in bars.patches}) == 6
     assert "sequence (mnist, fashion_mnist) · mlp · width 5, depth 1, recorded in float32" in words(figure)
     assert_no_words_overlap(figure)
     assert len(left_out) == 1 and "there is no recording" in left_out[0]
