@@ -138,7 +138,7 @@ def test_commands_in_the_text_have_only_options_that_exist():
     text = re.sub(r"^```.*?^```$", "", "\n".join(map(page_text, PAGES)), flags=re.DOTALL | re.MULTILINE)
     for line in re.findall(r"(?:`|^    )idwbench ([^`&\n]+)", text, flags=re.MULTILINE):
         command, words = group, line.split()
-        while words and hasattr(command, "commands") and words[0] in command.commands:
+        while words and hasattr(command, "commands") and words[0] in command.list_commands(None):
             command, words = command.get_command(None, words[0]), words[1:]
         known = {option for one in command.params for option in (*one.opts, *one.secondary_opts)} | {"--help"}
         used = {word.split("=")[0].rstrip(".,") for word in words if word.startswith("--")}
