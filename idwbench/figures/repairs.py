@@ -57,9 +57,7 @@ def repairs_together_figure(selection: Selection) -> Figure:
     Raises:
         ConfigError: no complete comparison.
     """
-    return _draw_planes(
-        collect_planes(selection, TOGETHER), _LINEAR, "all wrong inputs (at most 100) mended in one network"
-    )
+    return _draw_planes(collect_planes(selection, TOGETHER), _LINEAR, "all inputs of the study mended in one network")
 
 
 def collect_planes(selection: Selection, suffix: str = "") -> list[tuple[str, list[PlanePoint]]]:
