@@ -103,10 +103,13 @@ def accuracy_by_length_figure(selection: Selection) -> Figure:
         n_seeds |= {row.n for row in chosen}
         config = section.config.dataset
         assert isinstance(config, SequencePairsConfig)
-        title = f"{section.config.dataset_label}, trained on {config.shortest} to {config.longest} letters"
+        title = f"{section.config.dataset_label} ({config.shortest} to {config.longest})"
         panels.append(Panel(title, [_line(selection, row, labels.index(_label(row))) for row in chosen]))
     selection.leave_out(count_label(left_out, "other model") if left_out else "")
-    caption = f"line: mean over {seeds_label(n_seeds)}; band: mean ± sample standard deviation, within their range"
+    caption = (
+        f"line: mean over {seeds_label(n_seeds)}; band: mean ± sample standard deviation, within their range; "
+        "in brackets the lengths of the training"
+    )
     x, y = Axis("letters of the source"), Axis("exact match in %", percent=True, limits=(-2, 102))
     return draw_rows([PanelRow("", y, panels[:_MOST_ROWS])], x, [caption], shared=True, height=2.6)
 

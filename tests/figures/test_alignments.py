@@ -33,7 +33,7 @@ def test_accuracy_by_length_is_the_mean_over_seeds_in_a_panel_for_each_data_set(
     pairs = [stored(seed=seed) for seed in range(3)] + [stored("reversing", "context_vector")]
     figure = drawn("accuracy_by_length", *pairs).figure
     (copying, reversing) = [axes for part in figure.subfigs for axes in part.subfigs[0].axes]
-    assert copying.get_title() == "copying, trained on 2 to 3 letters"
+    assert copying.get_title() == "copying (2 to 3)"
     (line,) = copying.lines
     np.testing.assert_allclose(line.get_ydata(), [100, 50, 10])
     np.testing.assert_array_equal(line.get_xdata(), LENGTHS)
