@@ -192,10 +192,7 @@ def read_columns(
     value = select(metrics.c.value).where(metrics.c.run_id == runs.c.id)
     measures = [value.where(metrics.c.split == split, metrics.c.name == name) for split, name in pairs]
     values = (*(_VALUES[name] for name in names), *(measure.scalar_subquery() for measure in measures))
-    config = cast(runs.c.config, Text)
-    if connection.dialect.name == "postgresql":  # whose JSON has its own order and spaces
-        config = cast(func.jsonb_set(runs.c.config, literal_column("'{seed}'"), literal_column("'0'::jsonb")), Text)
-    query = query.with_only_columns(config, *values, maintain_column_froms=True)
+    query = query.with_only_columns(_config_text(connection), *values, maintain_column_froms=True)
     columns: dict[Any, list[Any]] = {name: [] for name in (*names, *pairs)}
     places: dict[str, int] = {}  # of the JSON without the seed, which runs of one setting share
     codes: list[int] = []
@@ -218,6 +215,13 @@ def read_columns(
     run_keys = [first_keys[code] for code in range(len(first))]
     configs = [converted(key, "config", RunConfig.stored, text, key) for key, text in zip(run_keys, first, strict=True)]
     return columns | {"config": [configs[code] for code in codes], "setting": codes}
+
+
+def _config_text(connection: Connection) -> ColumnElement[str]:
+    """Return the JSON of configurations, on PostgreSQL, whose JSON has its own order and spaces, with seed 0."""
+    if connection.dialect.name != "postgresql":
+        return cast(runs.c.config, Text)
+    return cast(func.jsonb_set(runs.c.config, literal_column("'{seed}'"), literal_column("'0'::jsonb")), Text)
 
 
 def _metric_pairs(
