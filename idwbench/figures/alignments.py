@@ -12,6 +12,7 @@ from idwbench.errors import ConfigError
 from idwbench.figures.lines import DASHES, Axis, Line, Panel, PanelRow, draw_rows, line_of_seeds
 from idwbench.figures.runs import Selection, first_run
 from idwbench.figures.style import INK, class_colour, new_page, seeds_label, style_axes
+from idwbench.report.by_dataset import section_headers
 from idwbench.report.frame import Row
 from idwbench.report.labels import count_label
 from idwbench.report.summaries import Section
@@ -96,14 +97,14 @@ def accuracy_by_length_figure(selection: Selection) -> Figure:
     panels, left_out, n_seeds = [], 0, set()
     sections = selection.sections(selection.of_kind(_KIND))
     labels = list(dict.fromkeys(_label(row) for section in sections for row in section.rows if row.n))
-    for section in sections:
+    for header, section in zip(section_headers(sections), sections, strict=True):
         rows = [row for row in section.rows if row.n]
         left_out += sum(labels.index(_label(row)) >= _MOST_LINES for row in rows)
         chosen = [row for row in rows if labels.index(_label(row)) < _MOST_LINES]
         n_seeds |= {row.n for row in chosen}
         config = section.config.dataset
         assert isinstance(config, SequencePairsConfig)
-        title = f"{section.config.dataset_label} ({config.shortest} to {config.longest})"
+        title = f"{header} ({config.shortest} to {config.longest})"
         panels.append(Panel(title, [_line(selection, row, labels.index(_label(row))) for row in chosen]))
     selection.leave_out(count_label(left_out, "other model") if left_out else "")
     caption = (
