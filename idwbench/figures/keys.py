@@ -17,8 +17,8 @@ from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
 from idwbench.figures.runs import Model, Selection, first_run
 from idwbench.figures.style import INK, QUIET, RULE, class_colour
-from idwbench.figures.tiles import SCALE_CAPTION, WRONG, Picture, Tile, TileGrid, Words, draw_tile_grids
-from idwbench.models.neighbours import mean_neighbour_distance, nearest, several_nearest
+from idwbench.figures.tiles import SCALE_CAPTION, WRONG, Picture, Tile, TileGrid, Words, draw_tile_grids, scale_limit
+from idwbench.models.neighbours import active_pixels, mean_neighbour_distance, nearest, several_nearest
 from idwbench.report.frame import Row
 from idwbench.report.summaries import Section
 from idwbench.runs.datasets import dataset_label
@@ -27,6 +27,8 @@ from idwbench.runs.kinds.network import NetworkConfig
 __all__ = ["KeysPanel", "draw_keys", "key_order", "keys_figure", "keys_nearest_figure", "network_keys_figure"]
 
 _IMAGES = 3  # for each key of a network
+_FEW = 4  # classes that are named
+_MANY = 3  # panels, of which more have small tiles, so that a page shows them all
 _SHORT = 3  # longest name of a class that has a line with another
 _NOTE = (
     "below each key its nearest training image, the class of the key's value → the label of the image, "
@@ -61,7 +63,8 @@ def keys_figure(selection: Selection) -> Figure:
     for model in models:
         keys = dataset.scaling.invert(model.keys) if model.has_points else model.keys
         panels.append(KeysPanel(model.title(section.metric), keys, model.values))
-    return draw_keys(panels, _image_shape(dataset), dataset.class_names, source=section.title)
+    active = active_pixels(dataset.train.inputs)
+    return draw_keys(panels, _image_shape(dataset), dataset.class_names, source=section.title, active=active)
 
 
 def _image_models(selection: Selection) -> tuple[Section, Dataset, list[Model]]:
@@ -96,34 +99,55 @@ def key_order(values: NDArray[np.floating]) -> NDArray[np.intp]:
 
 
 def draw_keys(
-    panels: Sequence[KeysPanel], image_shape: tuple[int, int], class_names: Sequence[str], *, source: str = ""
+    panels: Sequence[KeysPanel],
+    image_shape: tuple[int, int],
+    class_names: Sequence[str],
+    *,
+    source: str = "",
+    active: NDArray[np.bool_] | None = None,
 ) -> Figure:
     """Return a figure with one grid of keys for each panel, one above the other.
 
-    A tile for each key has its class below, and the groups of a class have a band in its colour. Each key has its own
-    scale, symmetric about zero. `source` is the last line of the caption: data set and protocol.
+    A tile for each key has its class below, and the groups of a class have a band in its colour; below the title stand
+    the classes that have no key. Each key has its own scale, symmetric about zero, by its numbers at the `active`
+    pixels (features,), since those that are background in all images are as the initialisation left them. `source` is
+    the last line of the caption: data set and protocol.
     """
     grids = []
     for panel in panels:
-        columns = _n_columns(len(panel.keys))
+        columns = _n_columns(len(panel.keys), is_dense=len(panels) > _MANY)
         labels = np.argmax(panel.values, axis=1)
         longest = max(len(class_names[label]) for label in labels)
         width = 630 / columns  # points of a tile
         size = float(np.clip(1.75 * width / longest, 4.0, min(10.0, 0.24 * width)))
         tiles = []
         for key in key_order(panel.values):
-            picture = Picture(panel.keys[key].reshape(image_shape), width=0.6)
+            own = np.asarray(panel.keys[key], np.float64)
+            limit = scale_limit(own if active is None else own[active])
+            picture = Picture(own.reshape(image_shape), width=0.6, limit=limit)
             name = Words(class_names[labels[key]], size=size)
             tiles.append(Tile((picture,), (name,), band=class_colour(int(labels[key]))))
-        grids.append(TileGrid(tiles, columns, image_shape[0] / image_shape[1], 0.3, panel.title))
-    return draw_tile_grids(grids, [SCALE_CAPTION, source])
+        aspect, subtitle = image_shape[0] / image_shape[1], _missing_classes(labels, class_names)
+        grids.append(TileGrid(tiles, columns, aspect, 0.03 * max(10, columns), panel.title, subtitle))
+    scale = "" if active is None else "the percentile is over the pixels that are not background in 5 % of the images"
+    return draw_tile_grids(grids, [SCALE_CAPTION, *filter(None, [scale]), source])
 
 
-def _n_columns(n_tiles: int) -> int:
+def _missing_classes(labels: Indices, class_names: Sequence[str]) -> str:
+    """Return which classes have no key although there are enough keys; empty if none."""
+    missing = [name for label, name in enumerate(class_names) if label not in labels]
+    if not missing or len(labels) < len(class_names):
+        return ""
+    if len(missing) > _FEW:
+        return f"{len(missing)} of the {len(class_names)} classes have no key"
+    return f"classes without a key: {', '.join(missing)}"
+
+
+def _n_columns(n_tiles: int, *, is_dense: bool) -> int:
     """Return the number of columns with the fewest empty places."""
     if n_tiles <= 10:
         return max(n_tiles, 5)  # a few keys keep the size of tiles
-    choices = range(8, 13) if n_tiles <= 60 else range(14, 21)
+    choices = range(14, 21) if is_dense or n_tiles > 60 else range(8, 13)
     return min(choices, key=lambda columns: (-n_tiles % columns, -columns))
 
 

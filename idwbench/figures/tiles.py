@@ -44,11 +44,15 @@ _WIDTH, _TITLE = 10.0, 1100.0  # inches of a figure, and the letters of a title 
 
 @dataclass(frozen=True)
 class Picture:
-    """An image (height, width), or the first numbers of an input (features,), with its frame."""
+    """An image (height, width), or the first numbers of an input (features,), with its frame.
+
+    The colour scale of an image ends at `limit`, by default that of `scale_limit`.
+    """
 
     pixels: NDArray[np.floating]
     frame: str = RULE
     width: float = 1.4
+    limit: float | None = None
 
 
 @dataclass(frozen=True)
@@ -168,7 +172,7 @@ def _draw_picture(axes: Axes, picture: Picture, left: float, top: float, aspect:
         text = "\n".join([*numbers, *(["…"] * (len(picture.pixels) > _MOST_NUMBERS))])
         axes.text(left + 0.5, top + aspect / 2, text, ha="center", va="center", fontsize=7, color=INK)
     else:
-        limit = scale_limit(np.asarray(picture.pixels, np.float64))
+        limit = picture.limit or scale_limit(np.asarray(picture.pixels, np.float64))
         style: dict[str, Any] = {"cmap": KEY_COLOURS, "norm": Normalize(-limit, limit), "interpolation": "nearest"}
         axes.imshow(picture.pixels, extent=(left, left + 1, top + aspect, top), **style)
     frame = Rectangle((left, top), 1, aspect, fill=False, clip_on=False, zorder=3)

@@ -43,6 +43,7 @@ __all__ = [
     "PrototypeQuality",
     "SquaredDistances",
     "StackSearch",
+    "active_pixels",
     "highest_correlations",
     "mean_neighbour_distance",
     "mutually_nearest",
@@ -266,6 +267,11 @@ def mean_neighbour_distance(inputs: NDArray[np.floating]) -> float:
     return float(nearest(inputs[rows], inputs, rows)[1].mean())
 
 
+def active_pixels(images: NDArray[np.floating]) -> NDArray[np.bool_]:
+    """Return which pixels (features,) of images (m, features) are not background in at least 5 % of these."""
+    return np.asarray((images > images.min()).mean(0) >= _ACTIVE)
+
+
 def highest_correlations(keys: Array, images: Array) -> Floats:
     """Return the correlation (n,) of each key with the image that it is most like, over the active pixels.
 
@@ -273,7 +279,7 @@ def highest_correlations(keys: Array, images: Array) -> Floats:
         keys: (n, features).
         images: The training images (m, features).
     """
-    active = (images > images.min()).mean(0) >= _ACTIVE
+    active = active_pixels(images)
     own = _standard(keys[:, active])
     highest = np.full(len(keys), -1.0)
     step = max(1, _QUERY_NUMBERS // max(1, own.shape[1]))

@@ -47,6 +47,17 @@ def test_keys_are_sorted_by_the_class_of_their_values_and_each_has_its_own_scale
 
 
 @pytest.mark.slow
+def test_border_noise_does_not_set_the_scale_and_classes_without_a_key_are_named():
+    keys, values = np.ones((4, 12)), np.eye(4)[[0, 0, 1, 1]]
+    keys[:, :6] = 100.0  # background in all images
+    figure = draw_keys([KeysPanel("idw", keys, values)], (4, 3), DIGITS[:4], active=np.arange(12) >= 6)
+    assert {image.norm.vmax for image in figure.axes[0].images} == {1.0}
+    assert f"classes without a key: {DIGITS[2]}, {DIGITS[3]}" in words(figure)
+    assert any("not background" in text for text in words(figure))
+    few = draw_keys([KeysPanel("idw", keys[:1], values[:1])], (4, 3), DIGITS[:4])
+    assert not any("without a key" in text for text in words(few))
+
+
 @pytest.mark.parametrize(("sizes", "shape", "names"), [((3, 20), (4, 3), DIGITS), ((1, 61), (3, 4), CLOTHES)])
 def test_grids_stand_one_above_the_other_and_no_words_overlap_however_long_a_title_is(sizes, shape, names):
     titles = [f"{n} keys" + " · test accuracy 97.50 ± 1.18 %" * 4 for n in sizes]
