@@ -34,6 +34,7 @@ _NOTE = (
     "below each key its nearest training image, the class of the key's value → the label of the image, "
     "and their distance in scaled units; red: class and label differ"
 )
+_ACTIVE_NOTE = "the percentile is over the pixels that are not background in 5 % of the images"
 _NETWORK_NOTE = (
     "above each column the class of the key's value; below it the training images whose features are nearest to "
     "the key, nearest first; red frame: label and class differ; number: distance of the first image, in mean "
@@ -129,8 +130,7 @@ def draw_keys(
             tiles.append(Tile((picture,), (name,), band=class_colour(int(labels[key]))))
         aspect, subtitle = image_shape[0] / image_shape[1], _missing_classes(labels, class_names)
         grids.append(TileGrid(tiles, columns, aspect, 0.03 * max(10, columns), panel.title, subtitle))
-    scale = "" if active is None else "the percentile is over the pixels that are not background in 5 % of the images"
-    return draw_tile_grids(grids, [SCALE_CAPTION, *filter(None, [scale]), source])
+    return draw_tile_grids(grids, [SCALE_CAPTION, *([] if active is None else [_ACTIVE_NOTE]), source])
 
 
 def _missing_classes(labels: Indices, class_names: Sequence[str]) -> str:
@@ -163,30 +163,32 @@ def keys_nearest_figure(selection: Selection) -> Figure:
     if not chosen:
         raise ConfigError(f"the keys of {others} are directions, not points")
     selection.leave_out(f"{others}, whose keys are directions, not points" if others else "")
-    grids = [_keys_grid(model, model.title(section.metric), dataset) for model in chosen]
-    return draw_tile_grids(grids, [_NOTE, SCALE_CAPTION, section.title])
+    has_space = len(chosen) <= _MANY or max(map(len, dataset.class_names)) > _SHORT
+    grids = [_keys_grid(model, model.title(section.metric), dataset, 10 if has_space else 20) for model in chosen]
+    return draw_tile_grids(grids, [_NOTE, SCALE_CAPTION, _ACTIVE_NOTE, section.title])
 
 
-def _keys_grid(model: Model, title: str, dataset: Dataset) -> TileGrid:
-    """Return a tile for each key, sorted by class, with its nearest training image.
+def _keys_grid(model: Model, title: str, dataset: Dataset, columns: int) -> TileGrid:
+    """Return a tile for each key, sorted by class, in `columns`, with its nearest training image.
 
     Short names of classes stand in one line, others in two.
     """
     rows, distance = nearest(model.keys, dataset.train.inputs)
     keys, classes, names = dataset.scaling.invert(model.keys), model.values.argmax(1), dataset.class_names
-    longest = max(map(len, names))
+    active, longest = active_pixels(dataset.train.inputs), max(map(len, names))
     size = 9.0 if longest <= _SHORT else min(7.5, 90 / (longest + 2))
     tiles = []
     for key in key_order(model.values):
         own, label = int(classes[key]), int(dataset.train.labels[rows[key]])
-        picture = Picture(keys[key].reshape(_image_shape(dataset)), class_colour(own))
+        pixels, limit = keys[key].reshape(_image_shape(dataset)), scale_limit(keys[key][active])
+        picture = Picture(pixels, class_colour(own), limit=limit)
         words = [f"{names[own]} → {names[label]}"] if longest <= _SHORT else [f"{names[own]} →", names[label]]
         differs = own != label
         below = [Words(word, WRONG if differs else INK, size, differs) for word in words]
         below.append(Words(f"{distance[key]:#.3g}".rstrip("."), QUIET))
         tiles.append(Tile((picture, *_images(dataset, rows[[key]], own)), tuple(below)))
     subtitle = _nearest_label(dataset, rows, distance, classes)
-    return TileGrid(tiles, 10, _aspect(dataset), 0.21, title, subtitle, ("key", "nearest"))
+    return TileGrid(tiles, columns, _aspect(dataset), 0.021 * columns, title, subtitle, ("key", "nearest"))
 
 
 def network_keys_figure(selection: Selection) -> Figure:
