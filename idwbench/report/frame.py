@@ -11,6 +11,7 @@ that nothing random affects but its data, such as kernel regression, has the sam
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -106,7 +107,7 @@ def run_table(runs: Runs) -> pandas.DataFrame:
         "kind": [config.model.kind for config in settings],
         "headline": [HEADLINES[config.dataset.task].name for config in settings],
         "is_deterministic": [config.model.is_deterministic for config in settings],
-        "data": [f"{text} {seed}" for text, seed in zip(data, seeds, strict=True)],
+        "data": [sys.intern(f"{text} {seed}") for text, seed in zip(data, seeds, strict=True)],
         "data_without_seed": data,
         "data_seed": seeds,
         "model": [_identity(config.model) for config in settings],
@@ -129,7 +130,8 @@ def run_table(runs: Runs) -> pandas.DataFrame:
 def _identity(settings: Settings, *without: str) -> str:
     """Return a text that is equal for equal settings but those in `without`."""
     values = {name: value for name, value in settings if name not in without}
-    return str({name: sorted(value.items()) if isinstance(value, dict) else value for name, value in values.items()})
+    text = str({name: sorted(value.items()) if isinstance(value, dict) else value for name, value in values.items()})
+    return sys.intern(text)  # thousands of settings share a protocol and a data set
 
 
 def _replicates(table: pandas.DataFrame) -> pandas.Series[Any]:

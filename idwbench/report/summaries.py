@@ -112,16 +112,14 @@ def summarise(runs: Runs, metric: str | None = None, *, intervals: bool = False)
     table = run_table(runs)
     if metric is not None:
         check_metric(table, metric)
-    settings = table.drop_duplicates("setting")
-    keys = dict(zip(settings.setting, map(_order, settings.config, settings.data_seeds), strict=True))
-    places = {setting: place for place, setting in enumerate(sorted(keys, key=keys.__getitem__))}
-    table = table.iloc[table.setting.map(places).argsort(kind="stable")]
+    table = table.iloc[table.setting.map(_places(table)).argsort(kind="stable")]
     measured = {name: with_metric(table, name) for name in ([metric] if metric else table.headline.unique())}
     groups: list[tuple[str, pandas.DataFrame]] = []
     n_lacking = 0
     for _, group in table.groupby(["data", "protocol"], sort=False):
         headline, task = group.headline.iloc[0], group.config.iloc[0].dataset.task
-        group = measured[metric or headline].loc[group.index]
+        whole = measured[metric or headline]
+        group = whole if len(group) == len(whole) else whole.loc[group.index]
         if metric in (None, headline) or not group.lacks_metric.all():
             groups.append((metric or headline, group))
         elif metric in METRICS and METRICS[metric].task in (None, task):  # of a task that may have the metric
@@ -157,6 +155,13 @@ def _section(words: Sequence[str], metric: str, table: pandas.DataFrame, interva
     notes = (*spread, *tests, *states, *reference_notes(config.dataset.name, config.protocol, sources))
     runs = (*spread, *states)
     return Section(title, protocol, config, metric, tuple(ordered), references, notes, runs, seeds)
+
+
+def _places(table: pandas.DataFrame) -> dict[int, int]:
+    """Return the place of each setting in reports."""
+    settings = table.drop_duplicates("setting")
+    keys = dict(zip(settings.setting, map(_order, settings.config, settings.data_seeds), strict=True))
+    return {setting: place for place, setting in enumerate(sorted(keys, key=keys.__getitem__))}
 
 
 def _order(config: RunConfig, data_seeds: Sequence[int]) -> tuple[object, ...]:

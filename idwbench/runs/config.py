@@ -30,6 +30,7 @@ RUN_KEY_VERSION = "idwbench-run-1"
 _KEY_START = hashlib.sha256(f"{RUN_KEY_VERSION}\n".encode())
 
 # Settings of a prototype network are beside the other parts.
+_SHARED: set[str] = set()  # of the fields that were set, which nothing asks for; a set for each of many runs is large
 _FLAT, _PARTS = PrototypesConfig.model_fields.keys() - {"kind"}, ("dataset", "model", "protocol")
 
 # Past pydantic's own, which are slow for attributes that are missing, and refuse changes.
@@ -106,8 +107,8 @@ class RunConfig(Settings):
             values = {key: tuple(value) if isinstance(value, list) else value for key, value in parts[name].items()}
             if kind is None or not values.keys() <= kind.model_fields.keys():  # of another version
                 return cls.model_validate_json(text).with_seed(0)
-            parts[name] = kind.model_construct(None, **values)
-        return cls.model_construct(None, **{name: parts[name] for name in _PARTS}, seed=0)
+            parts[name] = kind.model_construct(_SHARED, **values)
+        return cls.model_construct(_SHARED, **{name: parts[name] for name in _PARTS}, seed=0)
 
     @property
     def dataset_label(self) -> str:
