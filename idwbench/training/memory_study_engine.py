@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 from torch import Tensor
 from torch.nn import functional
 
@@ -17,6 +16,7 @@ from idwbench.data.dataset import Dataset, Split
 from idwbench.dual.limited import Keep, limited_outputs
 from idwbench.dual.recording import Recording, open_recording
 from idwbench.errors import ConfigError, PatchError
+from idwbench.models.array_weights import softmax
 from idwbench.models.inputs import find_label
 from idwbench.models.perceptron import MultilayerPerceptron, mlp_from_arrays
 from idwbench.runs.config import RunConfig
@@ -200,7 +200,7 @@ def _measures(
         if way != "retrained" and "retrained" in outputs:
             again = outputs["retrained"]
             metrics[way, "different_answers"] = float((answers != again.argmax(1)).mean())
-            variation = np.abs(softmax(own, axis=1) - softmax(again, axis=1)).sum(1) / 2
+            variation = np.abs(softmax(own) - softmax(again)).sum(1) / 2
             metrics[way, "total_variation"] = float(variation.mean())
     return metrics
 
