@@ -29,8 +29,9 @@ __all__ = ["RunConfig", "run_config"]
 RUN_KEY_VERSION = "idwbench-run-1"
 _KEY_START = hashlib.sha256(f"{RUN_KEY_VERSION}\n".encode())
 
+# The names of the fields that were set, which nothing asks for: one set for each of many runs takes much memory.
+_SHARED: set[str] = set()
 # Settings of a prototype network are beside the other parts.
-_SHARED: set[str] = set()  # of the fields that were set, which nothing asks for; a set for each of many runs is large
 _FLAT, _PARTS = PrototypesConfig.model_fields.keys() - {"kind"}, ("dataset", "model", "protocol")
 
 # Past pydantic's own, which are slow for attributes that are missing, and refuse changes.
