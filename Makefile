@@ -145,6 +145,7 @@ docs: $(VENV)/.installed-dev
 	sed -n '/^## Output and exit codes/,$$p' docs/cli.md > build/cli_end.md
 	$(BIN)/python -m typer idwbench.cli.app utils docs --name idwbench --title "Command line" --output build/cli.md
 	{ cat build/cli.md; echo; cat build/cli_end.md; } > docs/cli.md
+	$(BIN)/python docs/headlines.py
 	$(SPHINX) . build/docs
 	@echo "the site: build/docs/index.html"
 
