@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from idwbench.attention.learned_scores import LearnedScore
 from idwbench.attention.masks import Masks, layer_masks
+from idwbench.attention.records import LEARNED_NUMBERS
 from idwbench.attention.sequences import AdditiveScore, MethodScore, PairScore, SequenceAttention, WeightingScore
 from idwbench.attention.weightings import get_weighting
 from idwbench.errors import ConfigError
@@ -39,6 +41,10 @@ class MultiheadAttention(nn.MultiheadAttention):
         batch_first: Whether inputs are (batch, length, features) instead of (length, batch, features).
         device: Device of the parameters.
         dtype: Type of the parameters.
+        qk_norm: Whether queries and keys are normalised, with a learned scale: ``none``, ``rms`` or ``l2``, see
+            `idwbench.attention.learned_scores.LearnedScore`.
+        learned_power: Whether the power of the score is learned, for each head.
+        learned_temperature: Whether scores are divided by a learned number, for each head.
         **parameters: Parameters of the score, such as ``power`` and ``epsilon``, and of the weighting, such as ``k``.
 
     Raises:
@@ -61,6 +67,9 @@ class MultiheadAttention(nn.MultiheadAttention):
         batch_first: bool = False,
         device: Any = None,
         dtype: torch.dtype | None = None,
+        qk_norm: str = "none",
+        learned_power: bool = False,
+        learned_temperature: bool = False,
         **parameters: Any,
     ) -> None:
         super().__init__(
@@ -73,7 +82,10 @@ class MultiheadAttention(nn.MultiheadAttention):
             self.weighting_parameters = chosen.resolve({name: parameters[name] for name in own})
             others = {name: value for name, value in parameters.items() if name not in own}
             pair_score = _pair_score(score, others, (num_heads, self.head_dim), device=device, dtype=dtype)
-        self.pair_score = pair_score if chosen.own_score is None else WeightingScore(chosen.own_score)
+            self.pair_score = pair_score if chosen.own_score is None else WeightingScore(chosen.own_score)
+            learned = {"qk_norm": qk_norm, "learned_power": learned_power, "learned_temperature": learned_temperature}
+            if learned != LEARNED_NUMBERS:
+                self.pair_score = self._learned(learned, device=device, dtype=dtype)
         if self.pair_score != MethodScore("scaled_dot") or weighting != "softmax":
             # Otherwise `torch.nn.TransformerEncoderLayer` computes the scaled dot product itself in evaluation.
             self._qkv_same_embed_dim = False
@@ -119,6 +131,15 @@ class MultiheadAttention(nn.MultiheadAttention):
     def extra_repr(self) -> str:
         """Return the settings for `repr`."""
         return f"{self.embed_dim}, {self.num_heads}, score={self.score!r}, weighting={self.weighting!r}"
+
+    def _learned(self, learned: dict[str, Any], **factory: Any) -> LearnedScore:
+        """Return the score of the layer with learned numbers; raises `ConfigError` if it can have none."""
+        if not isinstance(self.pair_score, MethodScore):
+            problem = f"not with the score '{self.score}' and the weighting '{self.weighting}'"
+            raise ConfigError(
+                problem, location=(next(name for name in learned if learned[name] != LEARNED_NUMBERS[name]),)
+            )
+        return LearnedScore(self.pair_score, self.head_dim, self.num_heads, **learned, **factory)
 
     def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
         """Return q, k and v; the inputs of self-attention are multiplied once."""

@@ -3,24 +3,30 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 from idwbench.errors import ConfigError, did_you_mean
 
 __all__ = [
+    "LEARNED_NUMBERS",
     "Initialisation",
     "Method",
     "MethodWeighting",
     "Parameter",
     "ParameterValue",
+    "QkNorm",
     "Record",
     "Weighting",
+    "check_learned_numbers",
     "find_record",
 ]
 
 ParameterValue = float | str
 Initialisation = Literal["mean", "samples", "kmeans", "kaiming"]
 MethodWeighting = Literal["softmax", "relu"]
+QkNorm = Literal["none", "rms", "l2"]
+# What can be learned of a score, see `idwbench.attention.learned_scores.LearnedScore`, and the values for nothing.
+LEARNED_NUMBERS: dict[str, Any] = {"qk_norm": "none", "learned_power": False, "learned_temperature": False}
 
 
 @dataclass(frozen=True)
@@ -175,6 +181,37 @@ class Method(Record):
     initialisation: Initialisation = "mean"
     weighting: MethodWeighting = "softmax"
     sha256: str | None = None
+
+
+def check_learned_numbers(method: Method | None, settings: Mapping[str, Any], prefix: str = "") -> None:
+    """Check that a score can have the learned numbers that settings ask for.
+
+    Args:
+        method: The method whose score it is, or None if there is none.
+        settings: Settings, among them some of `LEARNED_NUMBERS`.
+        prefix: In front of their names.
+
+    Raises:
+        ConfigError: there is no method, it has no power, its weights are not a softmax, or it normalises queries and
+            keys itself; `location` is the setting.
+    """
+    names = {f"{prefix}{name}": name for name in LEARNED_NUMBERS}
+    for location, name in names.items():
+        if (value := settings.get(location, LEARNED_NUMBERS[name])) == LEARNED_NUMBERS[name]:
+            continue
+        problem, hint = "", ""
+        if method is None:
+            problem = "there is no score with learned numbers"
+        elif name == "qk_norm" and value not in get_args(QkNorm):
+            problem, hint = f"unknown normalisation {value!r}", did_you_mean(str(value), get_args(QkNorm))
+        elif method.weighting != "softmax":
+            problem = f"the weights of {method.name} are not a softmax"
+        elif name == "learned_power" and not method.takes("power"):
+            problem = f"{method.name} has no power"
+        elif value == "l2" and method.name == "cosine":
+            problem, hint = "cosine divides by the norms itself", "choose rms or none"
+        if problem:
+            raise ConfigError(problem, location=(location,), hint=hint)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ __all__ = [
     "AdditiveScore",
     "MethodScore",
     "PairScore",
+    "Product",
     "SequenceAttention",
     "WeightingScore",
 ]
@@ -107,16 +108,18 @@ class MethodScore(PairScore):
             return queries * factor, keys
         return super().prepare(queries, keys)
 
-    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Return the scores of prepared queries and keys."""
+    def scores(
+        self, queries: Tensor, keys: Tensor, parameters: Mapping[str, ParameterValue | Tensor] | None = None
+    ) -> Tensor:
+        """Return the scores of prepared queries and keys, with other parameters than its own if they are given."""
         if self.name in _PRODUCTS:
             return queries @ keys.mT
-        score = get_method(self.name).score
+        score, parameters = get_method(self.name).score, self.parameters if parameters is None else parameters
         scores: Tensor
         if isinstance(score, DistanceScore) and _is_product_faster(queries, keys):
-            scores = score.function(distances_by_product(queries, keys), **self.parameters)
+            scores = score.function(distances_by_product(queries, keys), **parameters)
         else:
-            scores = score(queries, keys, **self.parameters)
+            scores = score(queries, keys, **parameters)
         return scores
 
     def product(self, queries: Tensor, keys: Tensor) -> Product | None:

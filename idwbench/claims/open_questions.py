@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from idwbench.attention.records import LEARNED_NUMBERS
 from idwbench.claims.definitions import Series, claim, combine, difference
 from idwbench.claims.evidence import Evidence
 from idwbench.claims.findings import Comparison, mean_label
 from idwbench.claims.idw import AUTHORS, other_sizes
 from idwbench.report.lookups import lookup_capacities
 from idwbench.runs.config import RunConfig
+from idwbench.runs.kinds.network import ATTENTION_PREFIX
 
 __all__: list[str] = []
 
@@ -21,14 +23,15 @@ __all__: list[str] = []
 _POINTS, _BITS, _FACTOR = 1.0, 0.05, 2.0
 _AGREEMENT, _CHANGED = 90.0, 0.1
 _CHOSEN = "each at its best learning rate by validation"
-_VIT: dict[str, Any] = {"kind": "network", "encoder": "vit_tiny", "depth": 2, "head": "linear"}
+_FIXED = {f"{prefix}{name}": value for prefix in ("", ATTENTION_PREFIX) for name, value in LEARNED_NUMBERS.items()}
+_VIT: dict[str, Any] = {"kind": "network", "encoder": "vit_tiny", "depth": 2, "head": "linear", **_FIXED}
 _VITS: dict[str, dict[str, Any]] = {
     "idw": {**_VIT, "attention": "idw", "attention_power": 2.0, "attention_epsilon": 1e-3},
     "scaled_dot": {**_VIT, "attention": "scaled_dot"},
 }
 _LANGUAGE_MODELS: dict[str, dict[str, Any]] = {
-    "idw": {"kind": "transformer_lm", "method": "idw", "power": 2.0, "epsilon": 1e-3},
-    "scaled_dot": {"kind": "transformer_lm", "method": "scaled_dot"},
+    "idw": {"kind": "transformer_lm", "method": "idw", "power": 2.0, "epsilon": 1e-3, **LEARNED_NUMBERS},
+    "scaled_dot": {"kind": "transformer_lm", "method": "scaled_dot", **LEARNED_NUMBERS},
 }
 _DEPTHS = {"mlp": 2, "conv": 3}
 _DIMENSIONS = (16, 64)
@@ -70,7 +73,7 @@ def prototype_head_keeps_accuracy(evidence: Evidence) -> list[Comparison]:
     """
     compared = []
     for encoder, depth in _DEPTHS.items():
-        model: dict[str, Any] = {"kind": "network", "encoder": encoder, "depth": depth}
+        model: dict[str, Any] = {"kind": "network", "encoder": encoder, "depth": depth, **_FIXED}
         heads = [{**model, "head": head} for head in ("idw", "linear")]
         pair = (evidence.best_metric(f"{one['head']} head", "digits", "accuracy", **one) for one in heads)
         compared.append(_keeps_accuracy(f"idw − linear head, {encoder}", *pair))
@@ -124,7 +127,7 @@ def head_patches_are_low_impact(evidence: Evidence) -> list[Comparison | str]:
         for encoder in _DEPTHS:
             name = f"other test predictions changed by a patch, {encoder}"
             pairs = ((f"changed_{size}", "test"), ("accuracy", "test"), ("patched", "cases"))
-            model: dict[str, Any] = {"kind": "network", "encoder": encoder, "head": "idw"}
+            model: dict[str, Any] = {"kind": "network", "encoder": encoder, "head": "idw", **_FIXED}
             shares.append(
                 combine(name, _changed_share, *(evidence.best_metric(name, "digits", *pair, **model) for pair in pairs))
             )
@@ -190,7 +193,8 @@ def recalls_more(evidence: Evidence) -> list[Comparison | str]:
 
 def _head(evidence: Evidence, encoder: str, metric: str, head: str = "idw") -> Series:
     name = f"{head} head, {encoder}: {metric.replace('_', ' ')}"
-    return evidence.best_metric(name, "digits", metric, "train", kind="network", encoder=encoder, head=head)
+    model: dict[str, Any] = {"kind": "network", "encoder": encoder, "head": head, **_FIXED}
+    return evidence.best_metric(name, "digits", metric, "train", **model)
 
 
 def _keeps_accuracy(name: str, first: Series, second: Series) -> Comparison:

@@ -51,7 +51,8 @@ def onnx_content(
         patches: Those of the prototype network, or of the head.
 
     Raises:
-        OutputError: the encoder is ``vit_tiny``, a plugin defines the method, or the file would exceed 2 GiB.
+        OutputError: the encoder is ``vit_tiny``, a plugin defines the method, the score of the head has learned numbers
+            that are no parameters of the method, or the file would exceed 2 GiB.
     """
     graph = Graph()
     inputs = _scaled_inputs(graph, units.scaling)
@@ -59,7 +60,7 @@ def onnx_content(
     if isinstance(network, Network):
         inputs, head = _encoded(graph, network.encoder, inputs), network.head
     if isinstance(head, PrototypeNetwork):
-        model = array_model(head, patches)
+        model = array_model(head.plain(OutputError), patches)
         answers, weights = _prototype_answers(graph, model, inputs)
         outputs = [_output(graph, "weights", weights, len(model.all_keys))]
     else:

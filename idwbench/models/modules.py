@@ -11,9 +11,11 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from idwbench.attention.distances import stacked_product
 from idwbench.attention.forward import attention_weights, prototype_logits
+from idwbench.attention.learned_scores import LearnedScore
 from idwbench.attention.records import Method, ParameterValue
-from idwbench.errors import TrainingError
+from idwbench.errors import IdwbenchError, TrainingError
 
 if TYPE_CHECKING:
     from idwbench.results.records import StoredRun
@@ -56,6 +58,7 @@ class PrototypeNetwork(RowModule):
     Attributes:
         keys: (prototypes, features), in the scaled units of the inputs.
         values: (prototypes, outputs).
+        learned: The score with learned numbers, or None for that of the method.
     """
 
     def __init__(
@@ -64,23 +67,62 @@ class PrototypeNetwork(RowModule):
         parameters: Mapping[str, ParameterValue],
         keys: Float[Tensor, "prototypes features"],
         values: Float[Tensor, "prototypes outputs"],
+        *,
+        learned: LearnedScore | None = None,
     ) -> None:
         super().__init__()
         self.method = method
         self.parameters_of_method = dict(parameters)
         self.keys = nn.Parameter(keys)
         self.values = nn.Parameter(values)
+        self.learned = learned
+
+    def scores(self, inputs: Float[Tensor, "batch features"]) -> Float[Tensor, "batch prototypes"]:
+        """Return the score of each prototype for each input."""
+        if self.learned is not None:
+            return torch.as_tensor(self.learned(inputs, self.keys))
+        return torch.as_tensor(self.method.score(inputs, self.keys, **self.parameters_of_method))
 
     def weights(self, inputs: Float[Tensor, "batch features"]) -> Float[Tensor, "batch prototypes"]:
         """Return the weight of each prototype for each input."""
-        return attention_weights(self.method, self.method.score(inputs, self.keys, **self.parameters_of_method))
+        return attention_weights(self.method, self.scores(inputs))
 
     def forward(self, inputs: Float[Tensor, "batch features"]) -> Float[Tensor, "batch outputs"]:
         """Return the outputs: logits, or scaled predictions of a regression."""
-        return prototype_logits(self.method, self.parameters_of_method, inputs, self.keys, self.values)
+        return stacked_product(self.weights(inputs), self.values)
+
+    @torch.no_grad()
+    def compared(self, inputs: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return inputs (n, features) and keys (prototypes, features) as the score compares them."""
+        pair = torch.from_numpy(inputs).to(self.keys.device), self.keys
+        queries, keys = pair if self.learned is None else self.learned.normalised(*pair)
+        return queries.cpu().numpy(), keys.detach().cpu().numpy()
+
+    @torch.no_grad()
+    def plain(self, error: type[IdwbenchError] = TrainingError) -> PrototypeNetwork:
+        """Return the same network with learned numbers as parameters of the method: a power, the temperature of cosine.
+
+        Raises:
+            IdwbenchError: `error`, for normalised keys and for the temperature of a method that has none.
+        """
+        if self.learned is None:
+            return self
+        if self.learned.qk_norm != "none":
+            raise error("a head with normalised queries and keys is not a score of its method alone")
+        parameters = {
+            name: value if isinstance(value, str) else float(value)
+            for name, value in self.learned.parameters_of_method.items()
+        }
+        if self.learned.log_temperature is not None:
+            if "temperature" not in parameters:
+                raise error(f"a head with a learned temperature is not a score of {self.method.name} alone")
+            parameters["temperature"] = float(parameters["temperature"]) * float(self.learned.log_temperature.exp())
+        return PrototypeNetwork(self.method, parameters, self.keys.detach(), self.values.detach())
 
     def outputs(self, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the outputs (n, outputs) for `inputs` (n, features), in chunks of bounded memory."""
+        if self.learned is not None:
+            return super().outputs(inputs)
         on_device = torch.from_numpy(inputs).to(self.keys.device)
         stack = self.keys.detach()[None], self.values.detach()[None]
         outputs = stacked_outputs(self.method, self.parameters_of_method, on_device, *stack)[0]
@@ -90,7 +132,7 @@ class PrototypeNetwork(RowModule):
         """Return the network without some of its prototypes, `where` (prototypes,) is true."""
         kept = torch.from_numpy(~where)
         keys, values = (part.detach()[kept] for part in (self.keys, self.values))
-        return PrototypeNetwork(self.method, self.parameters_of_method, keys, values)
+        return PrototypeNetwork(self.method, self.parameters_of_method, keys, values, learned=self.learned)
 
 
 @torch.no_grad()

@@ -12,7 +12,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from idwbench.attention.learned_scores import LearnedScore
+from idwbench.attention.records import LEARNED_NUMBERS
 from idwbench.attention.scores import get_method
+from idwbench.attention.sequences import MethodScore
 from idwbench.data.dataset import Dataset, Split, TrainingData
 from idwbench.data.loading import load_dataset
 from idwbench.models.initialisation import check_prototypes, initial_prototypes
@@ -114,7 +117,7 @@ class VitTiny(RowModule):
         self.grid, self.patch = (image_shape[0] // patch, image_shape[1] // patch), patch
         self.embedding = nn.Linear(patch * patch, width)
         self.positions = nn.Parameter(torch.empty(self.grid[0] * self.grid[1], width))
-        options: dict[str, Any] = {"generator": generator, **model.attention_parameters}
+        options: dict[str, Any] = {"generator": generator, **model.attention_parameters, **model.attention_learned}
         self.transformer = Transformer(model.depth, width, model.heads, model.attention, **options)
         self.n_outputs = width
         nn.init.normal_(self.embedding.weight, std=(patch * patch) ** -0.5, generator=generator)
@@ -208,9 +211,16 @@ def initial_network(model: NetworkConfig, dataset: Dataset, generator: np.random
         return network
     features = Split(network.features(dataset.train.inputs), dataset.train.targets)
     rows = TrainingData(features, dataset.class_names)
-    pair = map(torch.from_numpy, initial_prototypes(model, rows, rows.moments, generator))
-    network.head = PrototypeNetwork(get_method(model.head), model.head_parameters, *pair)
+    network.head = _prototypes(model, *map(torch.from_numpy, initial_prototypes(model, rows, rows.moments, generator)))
     return network
+
+
+def _prototypes(model: NetworkConfig, keys: Tensor, values: Tensor) -> PrototypeNetwork:
+    """Return a head of prototypes; learned numbers of its score have their initial values."""
+    method, parameters, learned = get_method(model.head), model.head_parameters, None
+    if model.head_learned != LEARNED_NUMBERS:
+        learned = LearnedScore(MethodScore(model.head, parameters), keys.shape[1], **model.head_learned)
+    return PrototypeNetwork(method, parameters, keys, values, learned=learned)
 
 
 def network_from_arrays(model: NetworkConfig, dataset: Dataset, arrays: Mapping[str, NDArray[np.generic]]) -> Network:
@@ -220,7 +230,7 @@ def network_from_arrays(model: NetworkConfig, dataset: Dataset, arrays: Mapping[
         head: nn.Module = nn.Linear(int(encoder.n_outputs), dataset.n_outputs)
     else:
         pair = (torch.from_numpy(np.array(arrays[f"head.{name}"])) for name in ("keys", "values"))
-        head = PrototypeNetwork(get_method(model.head), model.head_parameters, *pair)
+        head = _prototypes(model, *pair)
     return with_parameters(Network(encoder, head), arrays)
 
 
@@ -258,16 +268,20 @@ def head_metrics(model: NetworkConfig, network: Network, dataset: Dataset) -> Va
 
     These are those of `PrototypeQuality`, and for an ``idw`` head with patches those of a study of patches of wrong
     test inputs, and with ``compare`` those of other ways to mend them. In these the features of the encoder stand for
-    the inputs, so that distances are those of features.
+    the inputs, normalised if the head normalises them, so that distances are those of the head.
     """
-    if not isinstance(network.head, PrototypeNetwork):
+    head = network.head
+    if not isinstance(head, PrototypeNetwork):
         return {}
-    features = {name: Split(network.features(split.inputs), split.targets) for name, split in dataset.splits.items()}
-    arrays = parameter_arrays(network.head)
-    keys, values = arrays["keys"], arrays["values"]
+    features = {
+        name: Split(head.compared(network.features(split.inputs))[0], split.targets)
+        for name, split in dataset.splits.items()
+    }
+    values = parameter_arrays(head)["values"]
+    keys = head.compared(features["train"].inputs)[1]
     metrics = dict(PrototypeQuality(features).metrics(keys, values))
     if model.is_patched and dataset.task == "classification":
-        base = Base(network.head.method, model.head_parameters, keys, values)
+        base = Base(head.method, head.plain().parameters_of_method, keys, values)
         metrics |= study_patches(base, features, model.patches)[0]
         if model.compare:
             metrics |= compare_ways(base, features, model.patches)[0]
@@ -277,5 +291,5 @@ def head_metrics(model: NetworkConfig, network: Network, dataset: Dataset) -> Va
 def nearest_rows(network: Network, dataset: Dataset) -> NDArray[np.int64]:
     """Return for each key (prototypes,) the training row whose features are nearest to it."""
     assert isinstance(network.head, PrototypeNetwork)
-    features = network.features(dataset.train.inputs)
-    return nearest(parameter_arrays(network.head)["keys"], features)[0]
+    features, keys = network.head.compared(network.features(dataset.train.inputs))
+    return nearest(keys, features)[0]

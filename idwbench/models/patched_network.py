@@ -56,12 +56,14 @@ class PatchedNetwork(Patchable):
             head: Its head as a model of features.
 
         Raises:
-            PatchError: its head is linear, or the data or the head given does not fit.
+            PatchError: its head is linear, or its score has learned numbers that are no parameters of the method; or
+                the data or the head given does not fit.
         """
         if not isinstance(network.head, PrototypeNetwork):
             raise PatchError("a network with a linear head cannot be patched", hint="a head of prototypes can")
-        method, parameters = network.head.method, dict[str, Any](network.head.parameters_of_method)
-        arrays = parameter_arrays(network.head)
+        plain = network.head.plain(PatchError)
+        method, parameters = plain.method, dict[str, Any](plain.parameters_of_method)
+        arrays = parameter_arrays(plain)
         if dataset.n_outputs != arrays["values"].shape[1]:
             problem = f"expected {arrays['values'].shape[1]} outputs, those of the network, got {dataset.n_outputs}"
             raise PatchError(problem, location=("dataset",))

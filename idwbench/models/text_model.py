@@ -74,7 +74,7 @@ class LanguageModel(NextTokenModel):
         width, self.context = config.width, config.context
         self.tokens = nn.Embedding(vocabulary_size, width)
         self.positions = nn.Embedding(config.context, width)
-        options: dict[str, Any] = {"causal": True, "generator": generator, **config.parameters}
+        options: dict[str, Any] = {"causal": True, "generator": generator, **config.parameters, **config.learned}
         self.transformer = Transformer(config.depth, width, config.heads, config.method, **options)
         self.head = nn.Linear(width, vocabulary_size, bias=False)
         initialise_transformer(self, config.depth, generator)

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from idwbench.attention.layers import SelfAttention
+from idwbench.attention.learned_scores import LearnedScore
 
 __all__ = ["Transformer", "TransformerBlock", "initialise_transformer"]
 
@@ -25,7 +26,8 @@ class TransformerBlock(nn.Module):
         score: Name of the attention score, as for `idwbench.attention.layers.MultiheadAttention`.
         hidden: Hidden units between W₁ and W₂; by default 4 · `width`.
         causal: Whether position i attends to positions 0 … i only.
-        **parameters: Parameters of the score, such as ``power`` and ``epsilon``.
+        **parameters: Parameters of the score, such as ``power`` and ``epsilon``, and which of its numbers are learned,
+            such as ``learned_power``.
 
     Raises:
         ValueError: unknown score or parameter, or a parameter out of range.
@@ -84,7 +86,7 @@ class Transformer(nn.Module):
 
 @torch.no_grad()
 def initialise_transformer(module: nn.Module, depth: int, generator: torch.Generator | None = None) -> None:
-    """Draw all weights of `module` anew, in the order of its parameters.
+    """Draw all weights of `module` anew, in the order of its parameters; learned numbers of scores stay as they are.
 
     Matrices are normal with standard deviation 0.05, divided by √(2·depth) as in GPT-2 where a block adds to its input
     (``out_proj`` and ``linear2``); the scales of layer norms are 1 and biases 0.
@@ -94,7 +96,10 @@ def initialise_transformer(module: nn.Module, depth: int, generator: torch.Gener
         depth: Number of blocks.
         generator: Source of the random numbers; by default that of torch.
     """
+    learned = {each for score in module.modules() if isinstance(score, LearnedScore) for each in score.parameters()}
     for name, parameter in module.named_parameters():
+        if parameter in learned:
+            continue
         if parameter.dim() > 1:
             added = name.endswith(("out_proj.weight", "linear2.weight"))
             std = INITIAL_STD / (2 * depth) ** 0.5 if added else INITIAL_STD

@@ -291,6 +291,16 @@ def test_an_onnx_file_computes_what_a_network_computes(encoder, head):
     assert ("weights" in found) == (head != "linear")
 
 
+def test_a_head_with_a_learned_power_is_exported_and_a_normalised_one_is_refused_in_one_line():
+    dataset, settings = image_data(), {"encoder": "mlp", "head": "idw", "prototypes": 4, "width": 5}
+    network = made_network(dataset, **settings, learned_power=True)
+    inputs = dataset.scaling.invert(dataset.test.inputs).astype(np.float32)
+    [found] = run_onnx(onnx_content(network, dataset, CARD), inputs)
+    np.testing.assert_allclose(found["logits"], network.outputs(dataset.scaling.apply(inputs)), rtol=1e-4, atol=1e-5)
+    with pytest.raises(OutputError, match="a head with normalised queries and keys is not a score of its method alone"):
+        onnx_content(made_network(dataset, **settings, qk_norm="rms"), dataset, CARD)
+
+
 @pytest.mark.parametrize("encoder", ["mlp", "conv"])
 def test_a_patched_network_is_exported_with_its_patches(encoder, tmp_path):
     dataset = image_data()

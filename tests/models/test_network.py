@@ -7,6 +7,7 @@ import pytest
 import torch
 from blob_data import make_dataset
 from scipy.signal import correlate2d
+from scipy.special import softmax
 from torch import nn
 
 from idwbench.errors import ConfigError
@@ -127,6 +128,38 @@ def test_a_head_of_prototypes_equals_the_formula_on_features_and_begins_at_those
     for way, is_mean in (("mean", True), ("kmeans", False), ("default", True)):
         other = initial_network(parsed(**model, initialisation=way), data, np.random.default_rng(3)).head
         assert (other.keys.shape, bool((other.values == 0).all())) == ((5, 6), is_mean)
+
+
+def test_a_head_with_learned_numbers_equals_the_formula_and_compares_normalised_features():
+    data, head = make_dataset(), {"encoder": "mlp", "width": 6, "head": "idw", "prototypes": 5}
+    learned = {"qk_norm": "rms", "learned_power": True, "learned_temperature": True}
+    network = initial_network(parsed(**head, **learned), data, np.random.default_rng(0)).eval()
+    weights = {name: array + 0.3 for name, array in arrays(network.head).items()}
+    network.head.load_state_dict({name: torch.tensor(array) for name, array in weights.items()})
+    features = network.features(data.test.inputs)
+    compared = network.head.compared(features)
+    for part, whole, scale in zip(compared, (features, weights["keys"]), ("query", "key"), strict=True):
+        rms = np.sqrt(np.mean(np.float64(whole) ** 2, 1, keepdims=True))
+        expected = np.divide(whole, rms, out=np.zeros(whole.shape), where=rms > 0) * weights[f"learned.{scale}_scale"]
+        np.testing.assert_allclose(part, expected, rtol=1e-5)
+    distances = np.linalg.norm(np.float64(compared[0])[:, None] - compared[1], axis=2)
+    power = 2 * np.exp(weights["learned.log_power"])
+    scores = -np.log(1e-3 + distances**power) / np.exp(weights["learned.log_temperature"])
+    expected = softmax(scores, 1) @ weights["values"]
+    np.testing.assert_allclose(network.outputs(data.test.inputs), expected, rtol=1e-4, atol=1e-5)
+    some = network.head.without(np.arange(5) < 2)
+    np.testing.assert_allclose(some.outputs(features), softmax(scores[:, 2:], 1) @ weights["values"][2:], rtol=1e-4)
+
+
+def test_learned_numbers_of_attention_begin_as_no_change_and_every_head_has_its_own():
+    learned = {"attention_learned_power": True, "attention_learned_temperature": True}
+    data, model = image_data(), {"encoder": "vit_tiny", "width": 8, "heads": 4, "depth": 1, "attention": "idw"}
+    networks = [initial_network(parsed(**model, **some), data, np.random.default_rng(0)) for some in ({}, learned)]
+    np.testing.assert_allclose(*(network.outputs(data.test.inputs) for network in networks), rtol=1e-5, atol=1e-6)
+    states = [arrays(network) for network in networks]
+    added = {name: state.tolist() for name, state in states[1].items() if name not in states[0]}
+    place = "encoder.transformer.blocks.0.self_attn.pair_score"
+    assert added == {f"{place}.log_power": [0] * 4, f"{place}.log_temperature": [0] * 4}
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from blob_data import make_dataset, make_regression
 
 import idwbench
@@ -115,6 +116,23 @@ def test_the_head_of_a_regression_gives_a_target_in_its_own_units():
     assert effect.worse == 0
 
 
+@pytest.mark.parametrize("head", ["idw", "cosine"])
+def test_a_head_with_a_learned_power_or_temperature_is_patched_with_the_learned_one(head):
+    dataset = make_dataset()
+    name = "learned_power" if head == "idw" else "learned_temperature"
+    network = made_network(dataset, head=head, prototypes=4, **{name: True})
+    with torch.no_grad():
+        for parameter in (*network.head.learned.parameters(), network.head.values):
+            parameter += 0.7
+    x = dataset.test.inputs[0]
+    one = network.patch(x, 1, dataset=dataset)
+    assert one.predict(x[None]).tolist() == [1]
+    own = one.head.network.parameters_of_method["power" if head == "idw" else "temperature"]
+    assert own == pytest.approx((2 if head == "idw" else 1) * np.exp(0.7), rel=1e-6)
+    features = network.features(dataset.test.inputs)
+    np.testing.assert_allclose(one.head.network.outputs(features), network.head.outputs(features), rtol=1e-4, atol=1e-6)
+
+
 def test_inputs_with_the_same_features_cannot_get_different_labels():
     dataset = make_dataset()
     x = dataset.test.inputs[0]
@@ -127,6 +145,8 @@ def test_inputs_with_the_same_features_cannot_get_different_labels():
     [
         ({"head": "linear"}, [0, 0, 0], 1, {}, "linear head"),
         ({"head": "fc_relu", "prototypes": 4}, [0, 0, 0], 1, {}, "cannot be patched"),
+        ({"head": "idw", "prototypes": 4, "qk_norm": "l2"}, [0, 0, 0], 1, {}, "normalised queries and keys"),
+        ({"head": "idw", "prototypes": 4, "learned_temperature": True}, [0, 0, 0], 1, {}, "a learned temperature"),
         ({}, [0, 0], 1, {}, "expected 3 numbers, got 2"),
         ({}, [0, 0, np.nan], 1, {}, "expected finite numbers"),
         ({}, [0, 0, 0], 3, {}, "expected 0 to 2, got 3"),

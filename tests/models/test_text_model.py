@@ -175,9 +175,10 @@ def path(tmp_path):
     return text_file(tmp_path)
 
 
-def test_a_stored_model_is_the_one_that_was_measured_and_nothing_else_is_loaded(path, tmp_path):
+@pytest.mark.parametrize("learned", [{}, {"qk_norm": "rms", "learned_power": True, "learned_temperature": True}])
+def test_a_stored_model_is_the_one_that_was_measured_and_nothing_else_is_loaded(path, tmp_path, learned):
     db = tmp_path / "results.db"
-    run, words = train(text_run(path), db), train(lstm_run(path, tokens="words"), db)
+    run, words = train(text_run(path, **learned), db), train(lstm_run(path, tokens="words"), db)
     others = [run_config("two_moons", prototypes=2), text_run(path, seed=1)]
     path.unlink()  # the arrays hold everything
     results = Results(db)

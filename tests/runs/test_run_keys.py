@@ -25,7 +25,8 @@ PINNED = [tuple(row) for rows in json.loads((ASSETS / "run_keys.json").read_text
 REQUIRED = {"path": "x", "of": ["mnist", "fashion_mnist"]}
 PROTOTYPES = {"method": "idw", "prototypes": 2, "parameters": {}}
 NETWORK = {"encoder": "mlp", "width": 8, "depth": 1, "head": "idw", "prototypes": 2, "parameters": {"epsilon": 1e-3}}
-OTHER_KINDS = {"network": NETWORK, "hash_table": {"similarity": "idw", "parameters": {}}}
+TABLE, LANGUAGE_MODEL = {"similarity": "idw", "parameters": {}}, {"method": "idw", "parameters": {}}
+OTHER_KINDS = {"network": NETWORK, "hash_table": TABLE, "transformer_lm": LANGUAGE_MODEL}
 # One valid mapping for each class of settings; a momentum needs sgd.
 BASES = [
     *(

@@ -42,6 +42,7 @@ SWEEPS = {
         "{kind: scikit_learn, method: [nearest_centroid, svc]}": 2,
         "{kind: network, encoder: mlp, width: [4, 8], learning_rate: [0.001, 0.01]}": 8,
         "{kind: network, encoder: mlp, width: 4, head: idw, prototypes: 3, power: 2}": 2,
+        "{kind: network, encoder: mlp, width: 4, head: neg_dist, prototypes: 3, qk_norm: l2, learned_power: true}": 2,
         "{kind: mlp, width: 6, depth: [1, 2]}": 4,
         "{kind: memory_study, width: 6, depth: 1, keep: [top, merged], slots: 3}": 4,
         "{kind: memory_study, width: 6, depth: 1, mask: ['label=0', 'rows=0.5']}": 4,

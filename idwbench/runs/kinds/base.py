@@ -21,8 +21,11 @@ __all__ = [
     "check_recording",
     "check_softmax",
     "given_method",
+    "learned_label",
     "method_label",
 ]
+
+_LEARNED_LABELS = {"learned_power": "learned p", "learned_temperature": "learned temperature"}
 
 
 class NoPrototypes:
@@ -169,6 +172,12 @@ def check_softmax(method: Method, location: str) -> None:
     if method.weighting != "softmax":
         problem = f"the weights of {method.name} are not a softmax, as attention layers need"
         raise ConfigError(problem, location=(location,))
+
+
+def learned_label(settings: Mapping[str, Any]) -> str:
+    """Return ``QK-norm rms, learned p, learned temperature`` for values of the `LEARNED_NUMBERS`."""
+    words = [f"QK-norm {settings['qk_norm']}"] if settings["qk_norm"] != "none" else []
+    return ", ".join([*words, *(label for name, label in _LEARNED_LABELS.items() if settings[name])])
 
 
 def method_label(name: str, parameters: Mapping[str, ParameterValue]) -> str:

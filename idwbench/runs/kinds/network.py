@@ -7,10 +7,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from idwbench.attention.records import Method, ParameterValue
+from idwbench.attention.records import LEARNED_NUMBERS, Method, ParameterValue, QkNorm, check_learned_numbers
 from idwbench.attention.scores import METHODS, get_method
 from idwbench.errors import ConfigError, did_you_mean
-from idwbench.runs.kinds.base import ModelSettings, check_parameter_names, check_softmax, method_label
+from idwbench.runs.kinds.base import ModelSettings, check_parameter_names, check_softmax, learned_label, method_label
 from idwbench.runs.settings import Count, added_in_0_2
 
 __all__ = [
@@ -60,6 +60,20 @@ class NetworkConfig(ModelSettings):
     compare: bool = added_in_0_2(
         False, description="Compare patches of an idw head with local ones and with other ways."
     )
+    qk_norm: QkNorm = added_in_0_2(
+        "none", description="Normalisation of the features and keys of a head of prototypes: none, rms or l2."
+    )
+    learned_power: bool = added_in_0_2(False, description="Learn the power of the head's score.")
+    learned_temperature: bool = added_in_0_2(False, description="Learn a divisor of the head's scores.")
+    attention_qk_norm: QkNorm = added_in_0_2(
+        "none", description="Normalisation of the queries and keys of vit_tiny: none, rms or l2."
+    )
+    attention_learned_power: bool = added_in_0_2(
+        False, description="Learn the power of the attention score, one for each head."
+    )
+    attention_learned_temperature: bool = added_in_0_2(
+        False, description="Learn a divisor of the attention scores, one for each head."
+    )
     plugin_sha256: str | None = None
 
     @property
@@ -85,18 +99,33 @@ class NetworkConfig(ModelSettings):
         return {k.removeprefix(prefix): value for k, value in self.parameters.items() if k.startswith(prefix)}
 
     @property
+    def head_learned(self) -> dict[str, Any]:
+        """What is learned of the head's score, by the names of `LEARNED_NUMBERS`."""
+        return {name: getattr(self, name) for name in LEARNED_NUMBERS}
+
+    @property
+    def attention_learned(self) -> dict[str, Any]:
+        """What is learned of the attention score, by the names of `LEARNED_NUMBERS`."""
+        return {name: getattr(self, f"{ATTENTION_PREFIX}{name}") for name in LEARNED_NUMBERS}
+
+    @property
     def is_patched(self) -> bool:
-        """Whether patches of the head are studied: an ``idw`` head with epsilon above 0."""
-        return self.head == "idw" and self.parameters["epsilon"] != 0 and self.patches > 0
+        """Whether patches of the head are studied: an ``idw`` head with epsilon above 0, without normalised keys."""
+        is_plain = self.qk_norm == "none" and not self.learned_temperature
+        return self.head == "idw" and self.parameters["epsilon"] != 0 and self.patches > 0 and is_plain
 
     @property
     def parameters_label(self) -> str:
         """Label of all settings in tables: ``width 32, depth 2, heads 4, patch 2, attention p=2, ε=0.001``."""
         words = [f"{name} {getattr(self, name)}" for name in ENCODERS[self.encoder]]
+        attention = [learned_label(self.attention_learned)]
         if self.attention and self.attention_parameters:
-            words.append(f"attention {method_label(self.attention, self.attention_parameters)}")
+            attention.insert(0, method_label(self.attention, self.attention_parameters))
+        words += [f"attention {', '.join(filter(None, attention))}"] if any(attention) else []
+        head = [learned_label(self.head_learned)]
         if self.head_parameters:
-            words.append(f"head {method_label(self.head, self.head_parameters)}")
+            head.insert(0, method_label(self.head, self.head_parameters))
+        words += [f"head {', '.join(filter(None, head))}"] if any(head) else []
         if self.head != LINEAR and self.initialisation != "samples":
             words.append(f"initialisation {self.initialisation}")
         if self.is_patched and self.patches != 100:
@@ -119,6 +148,8 @@ class NetworkConfig(ModelSettings):
             fields.setdefault("attention", "scaled_dot")
         attention, attention_parameters = _attention(fields.get("attention"), given)
         head, head_parameters = _head(fields, {k: v for k, v in given.items() if not k.startswith(ATTENTION_PREFIX)})
+        check_learned_numbers(head, fields)
+        check_learned_numbers(attention, fields, ATTENTION_PREFIX)
         parameters = {**head_parameters, **attention_parameters}
         return {**fields, "parameters": parameters, "plugin_sha256": _plugin_sha256(head, attention)}
 

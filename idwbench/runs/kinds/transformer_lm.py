@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from idwbench.attention.records import ParameterValue
+from idwbench.attention.records import LEARNED_NUMBERS, ParameterValue, QkNorm, check_learned_numbers
 from idwbench.errors import ConfigError
 from idwbench.runs.dataset_base import DatasetConfig, LanguageConfig
 from idwbench.runs.kinds.base import (
@@ -15,9 +15,10 @@ from idwbench.runs.kinds.base import (
     check_parameter_names,
     check_softmax,
     given_method,
+    learned_label,
     method_label,
 )
-from idwbench.runs.settings import Count
+from idwbench.runs.settings import Count, added_in_0_2
 
 __all__ = ["LanguageModelConfig", "check_context", "check_text"]
 
@@ -39,6 +40,9 @@ class LanguageModelConfig(NoPrototypes, ModelSettings):
     width: Count = Field(default=64, description="Features of a character.")
     heads: Count = Field(default=4, description="Number of attention heads; a divisor of the width.")
     context: Count = Field(default=64, description="Number of characters that a prediction may depend on.")
+    qk_norm: QkNorm = added_in_0_2("none", description="Normalisation of queries and keys: none, rms or l2.")
+    learned_power: bool = added_in_0_2(False, description="Learn the power of the score, one for each head.")
+    learned_temperature: bool = added_in_0_2(False, description="Learn a divisor of the scores, one for each head.")
     plugin_sha256: str | None = None
 
     @model_validator(mode="after")
@@ -49,6 +53,11 @@ class LanguageModelConfig(NoPrototypes, ModelSettings):
         return self
 
     @property
+    def learned(self) -> dict[str, Any]:
+        """What is learned of the score, by the names of `LEARNED_NUMBERS`."""
+        return {name: getattr(self, name) for name in LEARNED_NUMBERS}
+
+    @property
     def label(self) -> str:
         """Label of the model: ``transformer_lm · idw · p=2, ε=0.001, depth 2, width 64, heads 4, context 64``."""
         return f"{self.kind} · {self.method} · {self.parameters_label}"
@@ -56,7 +65,7 @@ class LanguageModelConfig(NoPrototypes, ModelSettings):
     @property
     def parameters_label(self) -> str:
         """Label of the parameters in tables: ``p=2, ε=0.001, depth 2, width 64, heads 4, context 64``."""
-        words = [method_label(self.method, self.parameters)]
+        words = [method_label(self.method, self.parameters), learned_label(self.learned)]
         words += [f"{name} {getattr(self, name)}" for name in ("depth", "width", "heads", "context")]
         words += [] if self.plugin_sha256 is None else [f"plugin {self.plugin_sha256[:8]}"]
         return ", ".join(filter(None, words))
@@ -70,10 +79,11 @@ class LanguageModelConfig(NoPrototypes, ModelSettings):
 
     @classmethod
     def completed(cls, fields: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields with all parameters of the attention score."""
+        """Return the fields with all parameters of the attention score; raises `ConfigError`."""
         method = given_method(fields)
         check_parameter_names(method, cls.model_fields, "method")
         check_softmax(method, "method")
+        check_learned_numbers(method, fields)
         return {**fields, "parameters": method.resolve(given), "plugin_sha256": method.sha256}
 
 
