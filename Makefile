@@ -76,7 +76,7 @@ family-networks: $(VENV)/.installed
 	$(call sweep_each,$(FAMILY_NETWORKS),results/family.db)
 
 FAMILY_FULL_TEXTS := family/full/language_model_aesop family/full/hash_table_capacity_full \
-	family/full/language_model_wikitext_2
+	family/full/hash_table_capacity_slopes family/full/language_model_wikitext_2
 FAMILY_FULL_NETWORKS := family/full/network_mnist_full family/full/network_fashion_mnist_full \
 	family/full/network_digits_full
 family-full: $(VENV)/.installed
@@ -91,7 +91,7 @@ family-full-networks: $(VENV)/.installed
 	$(call sweep_each,$(FAMILY_FULL_NETWORKS),results/family.db)
 
 DUAL_NETWORKS := dual_form
-DUAL_MEMORIES := dual_history dual_keys lstm lstm_history dual_forgetting dual_limits
+DUAL_MEMORIES := dual_parts dual_history dual_keys lstm lstm_history dual_forgetting dual_limits
 dual: BEGIN := $(shell date +%s)
 dual: $(VENV)/.installed
 	$(MAKE) --no-print-directory -j 2 dual-networks dual-memories

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from idwbench.report.frame import Row, Runs, metric_names, replication_notes, rows, run_notes, run_table, with_metric
 from idwbench.report.labels import constants_title, varying_settings
@@ -23,6 +23,7 @@ from idwbench.report.tables import (
 from idwbench.results.records import RESULT_STATES
 from idwbench.runs.datasets import DATASETS, PartsConfig
 from idwbench.runs.kinds.mlp import MlpConfig
+from idwbench.runs.metrics import ANSWERED_SPLITS, ATTENDED_PLACES
 
 __all__ = ["dual_form"]
 
@@ -33,21 +34,28 @@ _ABOUT_SHARES = (
     "target if wrong, output if wrong: of the test inputs with a wrong answer, whose number is under wrong; both if "
     "right: of the other test inputs."
 )
+_PLACE_HEADERS = ("target", "answer", "another", "target there", "answer there", "another there")
+_ABOUT_PLACES = (
+    "Here each class of each part is apart. target, answer, another: classes of the part that the inputs are of, where "
+    "answer is the class that is answered if it is not the target; there: the same classes of the other part."
+)
 
 
 def dual_form(runs: Runs) -> tuple[Table, ...]:
-    """Return a table of accuracies and one of attention of stored runs of kind ``mlp``, without other runs.
+    """Return tables of accuracies and of attention of stored runs of kind ``mlp``, without other runs.
 
-    A run that is given twice counts once. The first table has the records of both, one for each setting and layer.
+    A run that is given twice counts once. The first table has the records of the second, one for each setting and
+    layer. The third has where the layers attend in data of several parts, right and wrong answers apart; it is left out
+    if no run has it.
     """
     table = run_table(runs)
     table = with_metric(table[table.kind == "mlp"], "accuracy").assign(kind_lacks_metric=False)
     found = rows(table, "accuracy")
     found.sort(key=lambda row: [*DATASETS].index(row.config.dataset.name))
-    measured: dict[int, dict[str, Statistic | None]] = defaultdict(dict)
+    measured: dict[int, dict[str, Mapping[str, Statistic]]] = defaultdict(dict)
     for name in metric_names(table):
         for row in rows(table, name):
-            measured[row.number][name] = row.statistics.get("test")
+            measured[row.number][name] = row.statistics
     lines = [_Line(row, measured[row.number]) for row in found]
     varying = ["dataset", *(name for name in varying_settings([row.settings for row in found]) if name != "dataset")]
     title = constants_title([row.config for row in found] or [*table.config[:1]], ("dataset_seed", *varying[1:]))
@@ -57,18 +65,28 @@ def dual_form(runs: Runs) -> tuple[Table, ...]:
     accuracies, shares = _accuracies(lines, varying, f"Accuracy · {title}"), _shares(lines, varying)
     if any(column.name.startswith("paper") for table in (accuracies, shares) for column in table.columns):
         notes = (DUAL_FORM_NOTE, *notes)
+    accuracies = replace(accuracies, records=lambda: [record for line in lines for record in _records(line)])
+    cells = [cell for line in lines for cell in line.cells]
+    if not cells:
+        return accuracies, replace(shares, notes=(_ABOUT_SHARES, *notes))
     return (
-        replace(accuracies, records=lambda: [record for line in lines for record in _records(line)]),
-        replace(shares, notes=(_ABOUT_SHARES, *notes)),
+        accuracies,
+        replace(shares, notes=(_ABOUT_SHARES,)),
+        replace(_places(cells, varying), notes=(_ABOUT_PLACES, *notes)),
     )
 
 
 @dataclass(frozen=True)
 class _Line:
-    """A row with its metrics on the test data, and the published values."""
+    """A row with its metrics by split, and the published values."""
 
     row: Row
-    metrics: Mapping[str, Statistic | None]
+    splits: Mapping[str, Mapping[str, Statistic]]
+
+    @property
+    def metrics(self) -> Mapping[str, Statistic | None]:
+        """The metrics on the test data."""
+        return {name: statistics.get("test") for name, statistics in self.splits.items()}
 
     @property
     def tasks(self) -> list[tuple[str, str, float | None, float | None]]:
@@ -86,6 +104,56 @@ class _Line:
         assert isinstance(self.row.model, MlpConfig)
         published = published_values(self.row.config)[0]
         return [(number, name, published.get(number, {})) for number, name in enumerate(self.row.model.layer_names)]
+
+    @property
+    def cells(self) -> list[_Cell]:
+        """Where each layer attends, for each part of the test data and for right and wrong answers."""
+        counts = self.splits.get("answered_inputs", {})
+        parts = self.row.config.dataset.of if isinstance(self.row.config.dataset, PartsConfig) else ()
+        return [
+            _Cell(
+                self.row,
+                name,
+                parts[int(number) - 1],
+                answers,
+                counts[split],
+                tuple(
+                    # The answer is the target if it is right.
+                    None
+                    if (answers, place[-6:]) == ("right", "answer")
+                    else self.splits.get(f"{place}_{layer}", {}).get(split)
+                    for place in ATTENDED_PLACES
+                ),
+            )
+            for layer, name, _ in self.layers
+            for split in ANSWERED_SPLITS
+            if split in counts
+            for answers, _, number in [split.partition("_")]
+        ]
+
+
+class _Cell(NamedTuple):
+    """Where a layer attends for the test inputs of one part with right or with wrong answers."""
+
+    row: Row
+    layer: str
+    part: str
+    answers: str
+    inputs: Statistic
+    places: tuple[Statistic | None, ...]
+
+    def record(self) -> dict[str, Any]:
+        """Return its numbers with full precision."""
+        places = dict(zip(ATTENDED_PLACES, self.places, strict=True))
+        return {
+            **self.row.settings,
+            "n": self.row.n,
+            "layer": self.layer,
+            "part": self.part,
+            "answers": self.answers,
+            **_values("answered_inputs", self.inputs),
+            **{key: value for name, one in places.items() for key, value in _values(name, one).items()},
+        }
 
 
 def _accuracies(lines: Sequence[_Line], settings: Sequence[str], title: str) -> Table:
@@ -112,11 +180,7 @@ def _accuracies(lines: Sequence[_Line], settings: Sequence[str], title: str) -> 
 def _shares(lines: Sequence[_Line], settings: Sequence[str]) -> Table:
     layers = [(line, *layer) for line in lines for layer in line.layers]
     shown = [line.row for line, *_ in layers]
-    wrong = [line.metrics.get("wrong_inputs") for line, *_ in layers]
-    counts = [
-        MISSING if one is None else f"{one.mean:,.0f}" + ("" if one.std is None else f" ± {one.std:,.0f}")
-        for one in wrong
-    ]
+    counts = [_count(line.metrics.get("wrong_inputs")) for line, *_ in layers]
     columns = [
         *_setting_columns(settings, shown),
         Column("layer", "layer", [name for _, _, name, _ in layers]),
@@ -131,6 +195,37 @@ def _shares(lines: Sequence[_Line], settings: Sequence[str]) -> Table:
     return Table(title, nonempty(columns), groups, f"Share in %, {_SPREAD}: {_MEANING}.")
 
 
+def _places(cells: Sequence[_Cell], settings: Sequence[str]) -> Table:
+    shown = [cell.row for cell in cells]
+    columns = [
+        *_setting_columns(settings, shown),
+        Column("layer", "layer", [cell.layer for cell in cells]),
+        Column("part", "test inputs", [cell.part for cell in cells]),
+        Column("answers", "answers", [cell.answers for cell in cells]),
+        row_columns(shown)[0],
+        Column("inputs", "number", [_count(cell.inputs) for cell in cells], numeric=True),
+    ]
+    for place, (name, header) in enumerate(zip(ATTENDED_PLACES, _PLACE_HEADERS, strict=True)):
+        columns.append(statistic_column(name, header, f"{name}_0", [cell.places[place] for cell in cells]))
+    title, groups = (
+        "Class and part of the largest total attention of each layer",
+        tuple((cell.row.number, cell.layer) for cell in cells),
+    )
+    caption = (
+        f"Share in %, {_SPREAD}: the class with the largest total attention of the layer is the one of the column."
+    )
+    return Table(title, nonempty(columns), groups, caption, records=lambda: [cell.record() for cell in cells])
+
+
+def _count(one: Statistic | None) -> str:
+    """Return ``339 ± 7``."""
+    return MISSING if one is None else f"{one.mean:,.0f}" + ("" if one.std is None else f" ± {one.std:,.0f}")
+
+
+def _values(name: str, one: Statistic | None) -> dict[str, Any]:
+    return {f"{name}_mean": one and one.mean, f"{name}_std": one and one.std}
+
+
 def _setting_columns(settings: Sequence[str], rows: Sequence[Row]) -> list[Column]:
     return [setting_column(name, [row.settings.get(name, MISSING) for row in rows]) for name in settings]
 
@@ -141,10 +236,10 @@ def _paper_column(name: str, form: str, values: Sequence[float | None]) -> Colum
 
 def _records(line: _Line) -> Iterator[dict[str, Any]]:
     """Yield a record for each layer; what belongs to a setting is repeated."""
+    metrics = line.metrics
 
     def values(name: str, metric: str) -> dict[str, Any]:
-        one = line.metrics.get(metric)
-        return {f"{name}_mean": one and one.mean, f"{name}_std": one and one.std}
+        return _values(name, metrics.get(metric))
 
     record: dict[str, Any] = {**line.row.settings, "n": line.row.n, "diverged": line.row.n_diverged}
     record |= values("accuracy", "accuracy") | values("wrong_inputs", "wrong_inputs")

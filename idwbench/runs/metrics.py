@@ -11,6 +11,8 @@ from typing import Any
 from idwbench.runs.dataset_base import Task
 
 __all__ = [
+    "ANSWERED_SPLITS",
+    "ATTENDED_PLACES",
     "ATTENTION_METRICS",
     "FORGETTING_MEASURES",
     "FORGETTING_WAYS",
@@ -27,10 +29,14 @@ __all__ = [
 
 # In the order of tables.
 SPLITS = ("train", "validation", "test", "holdout")
-# Agreement of the class with the largest total attention in layer 0, 1, …, see `idwbench.models.perceptron`.
+# Agreement of the class with the largest total attention in layer 0, 1, …, see `idwbench.models.key_sums`.
 ATTENTION_METRICS = tuple(
     f"{name}_{layer}" for layer in range(5) for name in ("target_if_wrong", "output_if_wrong", "output_if_right")
 )
+# Where that class is in data of several parts, in the same way: the target, the class that is answered, or another
+# class of the input's part, and of the other part. A part and whether answers are right stand for the split.
+ATTENDED_PLACES = tuple(f"attends_{part}{kind}" for part in ("", "other_") for kind in ("target", "answer", "class"))
+ANSWERED_SPLITS = ("right_1", "wrong_1", "right_2", "wrong_2")
 # What studies of patches compare: the keys of their metrics, where a way stands for the split.
 PATCH_WAYS = (
     *("unpatched", "exact", "margin_1", "confidence_50", "confidence_90", "authors"),
@@ -116,6 +122,8 @@ METRICS: dict[str, MetricDefinition] = {
             )
         ),
         *map(_share, ("accuracy_1", "accuracy_2", "accuracy_1_before", *ATTENTION_METRICS)),
+        *(MetricDefinition(f"{place}_{layer}", percent=True) for layer in range(5) for place in ATTENDED_PLACES),
+        MetricDefinition("answered_inputs"),
         *(MetricDefinition(name, percent=True) for name in FORGETTING_MEASURES),
         *map(_share, ("same_answers", "attention_to_answer")),
         MetricDefinition("wrong_inputs"),

@@ -6,6 +6,7 @@ A perceptron is trained on one data set, or on one after the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -16,14 +17,16 @@ from torch.nn import functional
 from idwbench.data.dataset import Dataset
 from idwbench.dual.recorder import Recorder
 from idwbench.errors import ConfigError
+from idwbench.models.key_sums import Attended, KeySums
 from idwbench.models.modules import RowModule, parameter_arrays
 from idwbench.models.networks import check_network, head_metrics, initial_network, nearest_rows
-from idwbench.models.perceptron import KeySums, MultilayerPerceptron, attention_metrics, initial_mlp
+from idwbench.models.perceptron import MultilayerPerceptron, initial_mlp
 from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.mlp import MlpConfig
 from idwbench.runs.kinds.network import LINEAR, NetworkConfig
 from idwbench.runs.metrics import HEADLINES
 from idwbench.runs.results import CurvePoint
+from idwbench.training.checkpoints import CheckpointFile
 from idwbench.training.engine import Context, Fitted
 from idwbench.training.module_training import (
     Batches,
@@ -82,39 +85,47 @@ def _fit_mlp(config: RunConfig, dataset: Dataset, context: Context) -> Fitted:
 
     In a sequence of data sets all epochs of the protocol are trained on the first part, then all of them on the second;
     the optimizer keeps its state, and the schedule of the learning rate spans both. The sums of the inputs of each
-    layer by class are taken at each step, before the weights change. With `record`, the inputs of each layer and the
-    gradients of its outputs are recorded too, and the array ``recording`` says to which parameters they led.
+    layer by class and part are taken at each step, before the weights change. With `record`, the inputs of each layer
+    and the gradients of its outputs are recorded too, and the array ``recording`` says to which parameters they led.
     """
     model, generator, device = config.model, np.random.default_rng(config.seed), resolve_device(context.device)
     assert isinstance(model, MlpConfig)
     network = initial_mlp(model, dataset, generator)
-    sums = KeySums({name: layer.in_features for name, layer in network.layers.items()}, dataset.n_outputs)
+    n_parts = 1 if dataset.train.tasks is None else 1 + int(dataset.train.tasks.max())
+    sums = KeySums({name: layer.in_features for name, layer in network.layers.items()}, dataset.n_outputs, n_parts)
     # Together, so that a checkpoint holds the sums too.
     both = nn.ModuleDict({"network": network, "key_sums": sums}).to(device)
 
-    def losses(inputs: Tensor, labels: Tensor) -> Tensor:
+    def losses(inputs: Tensor, groups: Tensor) -> Tensor:
         layer_inputs, logits = network.layer_inputs(inputs)
-        sums.add(layer_inputs, labels)
-        return functional.cross_entropy(logits, labels, reduction="none")
+        sums.add(layer_inputs, groups)
+        return functional.cross_entropy(logits, groups % sums.n_classes, reduction="none")
 
     def measure(curve: Sequence[CurvePoint]) -> Measured:
-        shares = attention_metrics(network, sums, "test", dataset.test)
-        metrics = {**_split_metrics(network, dataset, functional.cross_entropy), **shares}
+        attended = Attended.by(network, sums, dataset.test)
+        metrics = {**_split_metrics(network, dataset, functional.cross_entropy), **attended.metrics("test")}
+        metrics |= attended.part_metrics()
         if config.dataset.name == "sequence":
             metrics |= _before(curve, config.protocol.epochs)
-        return metrics, {**parameter_arrays(network), **sums.arrays()}
+        return metrics, {**parameter_arrays(network), **sums.arrays(), "attended_classes": attended.counts()}
 
     training = ModuleTraining(
         both,
         config.protocol.model_copy(update={"epochs": config.n_epochs}),
-        losses_of_rows(dataset, device, losses),
+        losses_of_rows(dataset, device, losses, sums.groups(dataset.train)),
         _batches(config, dataset),
         generator,
         evaluate=lambda: _watched(network, dataset),
-        checkpoint=checkpoint_file(config, dataset, context),
+        checkpoint=_checkpoint(config, dataset, context, n_parts),
         recorder=_recorder(config, network, dataset, context) if model.record else None,
     )
     return fit_module(training, context.on_epoch, measure)
+
+
+def _checkpoint(config: RunConfig, dataset: Dataset, context: Context, n_parts: int) -> CheckpointFile | None:
+    """Return where the training is kept; one with sums by class alone, of an earlier version, is not used for parts."""
+    file = checkpoint_file(config, dataset, context)
+    return file if file is None or n_parts == 1 else replace(file, identity=f"{file.identity} {n_parts} parts")
 
 
 def _recorder(config: RunConfig, network: MultilayerPerceptron, dataset: Dataset, context: Context) -> Recorder:
@@ -166,13 +177,23 @@ def _before(curve: Sequence[CurvePoint], epochs: int) -> Values:
     return {(split, BEFORE): point[split, "accuracy_1"] for split in splits}
 
 
-def losses_of_rows(dataset: Dataset, device: torch.device, losses: Loss) -> Callable[[NDArray[np.int64]], Tensor]:
-    """Return a function from rows of the training data to the losses (n,) of their inputs and targets."""
-    inputs, targets = (torch.from_numpy(part).to(device) for part in (dataset.train.inputs, dataset.train.targets))
+def losses_of_rows(
+    dataset: Dataset, device: torch.device, losses: Loss, targets: NDArray[np.int64] | None = None
+) -> Callable[[NDArray[np.int64]], Tensor]:
+    """Return a function from rows of the training data to the losses (n,) of their inputs and targets.
+
+    Args:
+        dataset: The data.
+        device: Where it is placed.
+        losses: Losses (n,) of inputs and targets.
+        targets: In place of the targets of the data, (rows,).
+    """
+    parts = (dataset.train.inputs, dataset.train.targets if targets is None else targets)
+    inputs, wanted = (torch.from_numpy(part).to(device) for part in parts)
 
     def losses_of_rows(rows: NDArray[np.int64]) -> Tensor:
         where = torch.from_numpy(rows).to(device)
-        return losses(inputs.index_select(0, where), targets.index_select(0, where))
+        return losses(inputs.index_select(0, where), wanted.index_select(0, where))
 
     return losses_of_rows
 

@@ -5,6 +5,7 @@ import io
 import json
 import math
 import statistics
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -23,6 +24,7 @@ from idwbench.report.lookups import (
 from idwbench.report.memory_studies import memory_tables
 from idwbench.report.render import render
 from idwbench.report.selection import report_tables
+from idwbench.runs.metrics import ATTENDED_PLACES
 
 OF = ["mnist", "fashion_mnist"]
 MNIST = {"name": "mnist", "scaling": "unit"}
@@ -97,6 +99,29 @@ def test_other_networks_and_data_have_no_published_values():
         assert not any("paper" in name for table in tables for name in columns(table))
         assert not any("arXiv" in note for table in tables for note in table.notes)
     assert any("arXiv 2202.05798" in note for note in dual_form([perceptron(MNIST)])[1].notes)
+
+
+def test_where_layers_attend_in_parts_has_right_and_wrong_answers_apart():
+    def attending(seed, **facts):
+        run = perceptron(JOINT, seed, depth=1)
+        places = {(split, f"{place}_{layer}"): (number + layer + seed) / 100
+                  for split in ("right_1", "wrong_1", "right_2") for layer in range(2)
+                  for number, place in enumerate(ATTENDED_PLACES)}  # fmt: skip
+        inputs = {(split, "answered_inputs"): 100.0 + seed for split in ("right_1", "wrong_1", "right_2")}
+        return replace(run, metrics={**run.metrics, **places, **inputs})
+
+    found = dual_form([attending(0), attending(2), perceptron(MNIST, depth=1)])
+    assert len(found) == 3 and not any("paper" in name for name in columns(found[2]))
+    places = columns(found[2])
+    assert places["layer"] == ["layer_0"] * 3 + ["layer_1"] * 3 and places["n"] == ["2"] * 6
+    assert places["part"] == ["mnist", "mnist", "fashion_mnist"] * 2 and places["inputs"] == ["101 ± 1"] * 6
+    assert places["answers"] == ["right", "wrong", "right"] * 2
+    assert places["attends_target"] == ["1.00 ± 1.41"] * 3 + ["2.00 ± 1.41"] * 3
+    assert places["attends_answer"] == ["–", "2.00 ± 1.41", "–", "–", "3.00 ± 1.41", "–"]
+    assert places["attends_other_class"] == ["6.00 ± 1.41"] * 3 + ["7.00 ± 1.41"] * 3
+    records = [record for record in json.loads(render(found, "json")) if record["part"]]
+    assert len(records) == 6 and records[1]["attends_other_answer_mean"] == pytest.approx(0.05)
+    assert (records[1]["part"], records[1]["answers"], records[1]["answered_inputs_mean"]) == ("mnist", "wrong", 101)
 
 
 def test_settings_that_vary_have_columns_and_the_others_are_in_the_title():

@@ -1,5 +1,6 @@
 """Networks, perceptrons and hash tables: their trainings and metrics against float64, and recordings."""
 
+from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -22,6 +23,8 @@ from idwbench.models.patch_comparison import compare_ways
 from idwbench.models.patch_study import study_patches
 from idwbench.models.patches import Base
 from idwbench.models.perceptron import initial_mlp, mlp_from_arrays
+from idwbench.runs.metrics import ATTENDED_PLACES
+from idwbench.training.checkpoints import CheckpointFile
 
 # Perceptrons: on one data set and on one after the other, sums of keys, and recordings
 
@@ -56,7 +59,8 @@ def float64_training(config, dataset):
         keys.append(layer_inputs)
     layers = [torch.cat(parts).detach().numpy() for parts in zip(*keys, strict=True)]
     of_slots = labels[np.concatenate(rows)].numpy()
-    return SimpleNamespace(network=network, labels=of_slots, keys=layers, losses=torch.cat(losses).detach().numpy())
+    seen = {"rows": np.concatenate(rows), "labels": of_slots, "keys": layers}
+    return SimpleNamespace(network=network, losses=torch.cat(losses).detach().numpy(), **seen)
 
 
 SETTINGS = [{"seed": 3}, {"name": "joint", "seed": 3}, {"name": "joint", "depth": 1}, {"name": "two_moons", "depth": 4}]
@@ -85,8 +89,36 @@ def test_weights_losses_and_attention_are_those_of_a_float64_training(settings):
         assert result.metric(f"target_if_wrong_{number}") == (attended == right)[wrong].mean()
         assert result.metric(f"output_if_wrong_{number}") == (attended == answers)[wrong].mean()
         assert result.metric(f"output_if_right_{number}") == (attended == answers)[~wrong].mean()
+        if dataset.train.tasks is not None:
+            assert_attention_by_part(result, number, attention, expected, dataset, answers)
     assert result.metric(f"output_if_right_{config.model.n_layers}") is None
-    assert (result.metric("accuracy_1") is None) == (config.dataset.name == "two_moons")  # which has no parts
+    for metric, split in (("accuracy_1", "test"), ("answered_inputs", "right_1")):
+        assert (result.metric(metric, split) is None) == (dataset.train.tasks is None)
+    assert ("part_key_counts" in result.arrays) == (dataset.train.tasks is not None)
+
+
+def assert_attention_by_part(result, number, attention, expected, dataset, answers):
+    """Compare where a layer attends by part and class with its attention (inputs, slots), input by input."""
+    parts, right, tasks = dataset.train.tasks[expected.rows], dataset.test.labels, dataset.test.tasks
+    places = [(part, label) for part in (0, 1) for label in range(3)]
+    totals = [attention[:, (parts == part) & (expected.labels == label)].sum(1) for part, label in places]
+    counts = np.zeros((2, 6, 6))
+    shares = {(answered, part): Counter() for answered in ("right", "wrong") for part in (0, 1)}
+    for row, best in enumerate(np.stack(totals, 1).argmax(1)):
+        part, label = places[best]
+        counts[int(answers[row] != right[row]), places.index((tasks[row], right[row])), best] += 1
+        kind = "target" if label == right[row] else "answer" if label == answers[row] else "class"
+        answered = shares["right" if answers[row] == right[row] else "wrong", tasks[row]]
+        answered[("attends_" if part == tasks[row] else "attends_other_") + kind] += 1
+    np.testing.assert_array_equal(result.arrays["attended_classes"][:, number], counts)
+    by_part = result.arrays[f"part_key_sums_layer_{number}"]
+    np.testing.assert_allclose(by_part[1], result.arrays[f"key_sums_layer_{number}"] - by_part[0], atol=1e-9)
+    for (answered, part), found in shares.items():
+        split, n = f"{answered}_{1 + part}", sum(found.values())
+        assert result.metric("answered_inputs", split) == n
+        for place in ATTENDED_PLACES:
+            value = result.metric(f"{place}_{number}", split)
+            assert value is None if n == 0 else value == pytest.approx(found[place] / n)
 
 
 def test_shares_of_no_wrong_answer_are_left_out():
@@ -133,6 +165,16 @@ def test_a_recording_has_the_rows_the_answers_and_the_sums_of_its_run(tmp_path, 
         assert result.metric("residual_share", "train") == max(shares) > 0
     else:
         assert shares == [None] * 3 and result.metric("residual_share", "train") is None
+
+
+def test_a_checkpoint_with_sums_by_class_alone_is_not_used_for_data_of_parts(tmp_path):
+    config, dataset, notes = mlp_run(), two_parts(), []
+    sums = {"buffer.key_sums.layer_0": torch.zeros(3, 5, dtype=torch.float64)}
+    identity = f"{config.run_key} {dataset.sha256} cpu"
+    CheckpointFile(tmp_path / f"{config.run_key}.pt", identity).save(sums, {})
+    result = train_run(config, dataset, checkpoint_folder=tmp_path, report=notes.append)
+    assert len(notes) == 1 and "is of another configuration; the training starts again" in notes[0]
+    assert np.array_equal(result.arrays["part_key_counts"], train_run(config, dataset).arrays["part_key_counts"])
 
 
 def test_initial_weights_and_biases_are_those_of_torch_s_linear_layers():
