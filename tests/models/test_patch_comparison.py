@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-import torch
 from scipy.special import softmax
+from test_patch_study import Network
 
 from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Split
 from idwbench.models.effects import calibration_error, shifted
-from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.patch_comparison import compare_ways
 from idwbench.models.patches import Base
 from idwbench.runs.metrics import METRICS, PATCH_MEASURES, PATCH_WAYS
@@ -36,21 +35,11 @@ def a_base(method="idw"):
     return Base(get_method(method), get_method(method).resolve({}), keys, values)
 
 
-class Oracle:
-    """The network in float64 by its forward pass, with one more weight w at an input."""
+class Oracle(Network):
+    """The network in float64, with one more weight w at an input."""
 
     def __init__(self, base):
-        arrays = torch.from_numpy(base.keys.astype(np.float64)), torch.from_numpy(base.values.astype(np.float64))
-        self.module = PrototypeNetwork(base.method, base.parameters, *arrays).requires_grad_(False)
-        self.base = base
-
-    def logits(self, points):
-        return self.module(torch.from_numpy(np.asarray(points, np.float64))).numpy()
-
-    def sums(self, points):
-        """S of idw."""
-        distances = np.linalg.norm(np.asarray(points, np.float64)[:, None] - self.base.keys, axis=2)
-        return (1 / (self.base.parameters["epsilon"] + distances ** self.base.parameters["power"])).sum(1)
+        super().__init__(base, base.keys, base.values)
 
     def patched(self, points, weights, value):
         own = self.sums(points)
@@ -205,7 +194,8 @@ def test_retraining_is_measured_where_all_inputs_were_added_and_fine_tuning_of_t
 
 
 @pytest.mark.parametrize("method", ["inv_dist", "neg_dist", "gaussian", "cosine", "scaled_dot"])
-def test_methods_without_a_patch_of_the_paper_have_the_other_ways(method):
+def test_methods_without_a_patch_of_the_paper_have_the_other_ways(method, monkeypatch):
+    monkeypatch.setattr("idwbench.models.patch_comparison._STEPS", 5)
     metrics, arrays = compare_ways(a_base(method), DATA, 6, SHAPE)
     assert not {way for way, _ in metrics} & {*PAPER, "retraining"}
     ways = [PATCH_WAYS.index(way) for way in ("local", "local_half", "local_s8", "local_s2", "override")]
@@ -213,7 +203,8 @@ def test_methods_without_a_patch_of_the_paper_have_the_other_ways(method):
     assert metrics["local", "success_together"] == 1
 
 
-def test_a_diverged_retraining_and_inputs_that_are_no_images_have_no_measures():
+def test_a_diverged_retraining_and_inputs_that_are_no_images_have_no_measures(monkeypatch):
+    monkeypatch.setattr("idwbench.models.patch_comparison._STEPS", 5)
     metrics, arrays = compare_ways(a_base(), DATA, 3, retrain=lambda inputs, labels: None)
     assert ("retraining", "success_together") not in metrics
     assert np.isnan(arrays["together"][:, PATCH_MEASURES.index("shift_kept")]).all()

@@ -38,7 +38,7 @@ def prototypes(dataset, n=6, seed=0):
 
 
 class Network:
-    """A float64 network; `logits` are those of its forward pass."""
+    """A float64 network with the parameters of `model`; `logits` are those of its forward pass."""
 
     def __init__(self, model, keys, values):
         self.model, self.keys, self.values = model, keys.astype(np.float64), values.astype(np.float64)
@@ -55,10 +55,14 @@ class Network:
         value = eta * np.eye(self.values.shape[1])[label]
         return Network(self.model, np.vstack([self.keys, key]), np.vstack([self.values, value]))
 
+    def sums(self, points):
+        """S, the sum of the weights at each point."""
+        distances = np.linalg.norm(np.asarray(points, np.float64)[:, None] - self.keys, axis=2)
+        return (1 / (self.model.parameters["epsilon"] + distances ** self.model.parameters["power"])).sum(1)
+
     def ratio(self, query):
         """ε·S."""
-        power, epsilon = self.model.parameters["power"], self.model.parameters["epsilon"]
-        return (epsilon / (epsilon + np.linalg.norm(query - self.keys, axis=1) ** power)).sum()
+        return self.model.parameters["epsilon"] * self.sums(query[None])[0]
 
     def etas(self, query, label):
         """η of each criterion, from a tie: (r z_k + η [k = c]) / (1 + r) equal for c and the largest."""

@@ -12,7 +12,7 @@ from blob_data import make_dataset, make_regression
 import idwbench
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
-from idwbench.errors import PatchConflictError, PatchError
+from idwbench.errors import PatchError
 from idwbench.models.model_file import load_model
 from idwbench.models.networks import Network, initial_network, load_network
 from idwbench.models.patched_network import PatchedNetwork
@@ -131,13 +131,6 @@ def test_a_head_with_a_learned_power_or_temperature_is_patched_with_the_learned_
     assert own == pytest.approx((2 if head == "idw" else 1) * np.exp(0.7), rel=1e-6)
     features = network.features(dataset.test.inputs)
     np.testing.assert_allclose(one.head.network.outputs(features), network.head.outputs(features), rtol=1e-4, atol=1e-6)
-
-
-def test_inputs_with_the_same_features_cannot_get_different_labels():
-    dataset = make_dataset()
-    x = dataset.test.inputs[0]
-    with pytest.raises(PatchConflictError):
-        PatchedNetwork.of(made_network(dataset), dataset).patch_all([x, x], [1, 2])
 
 
 @pytest.mark.parametrize(

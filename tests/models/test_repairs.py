@@ -55,30 +55,20 @@ def answers(model, cases):
     return model.outputs(np.float32([point for point, _ in cases])).argmax(1).tolist()
 
 
-def test_patches_one_after_the_other_are_those_of_all_at_once_in_any_order(moons, data, cases):
-    labels = [label for _, label in cases]
+def test_patches_one_after_the_other_are_those_of_all_at_once_in_any_order_and_without_one_of_the_others(
+    moons, data, cases
+):
+    points, labels = map(list, zip(*cases, strict=True))
     model = moons
     for point, label in cases:
         model = model.patch(point, label)
     assert answers(model, cases) == labels
-    at_once = moons.patch_all([point for point, _ in reversed(cases)], labels[::-1])
+    at_once = moons.patch_all(points[::-1], labels[::-1])
     np.testing.assert_allclose(at_once.outputs(data.test.inputs), model.outputs(data.test.inputs), atol=1e-9)
+    undone, others = model.undo_patch(3), moons.patch_all(points[:2] + points[3:], labels[:2] + labels[3:])
+    np.testing.assert_allclose(undone.outputs(data.test.inputs), others.outputs(data.test.inputs), atol=1e-9)
     right = moons.outputs(data.train.inputs).argmax(1) == data.train.labels
     assert (model.outputs(data.train.inputs).argmax(1) == data.train.labels)[right].all()
-
-
-def test_an_input_may_be_a_text(moons, data):
-    label = 1 - int(moons.outputs(data.test.inputs[:1]).argmax())
-    (named,), (numbers,) = (moons.patch(x, label).repairs.records for x in ("two_moons:test:0", data.test.inputs[0]))
-    assert named.x == "two_moons:test:0" and numbers.x == data.test.inputs[0].tolist()
-    assert named.radius == numbers.radius
-
-
-def test_without_the_third_patch_the_model_is_that_of_the_others(moons, data, cases):
-    points, labels = ([case[place] for case in cases] for place in (0, 1))
-    undone = moons.patch_all(points, labels).undo_patch(3)
-    others = moons.patch_all(points[:2] + points[3:], labels[:2] + labels[3:])
-    np.testing.assert_allclose(undone.outputs(data.test.inputs), others.outputs(data.test.inputs), atol=1e-9)
 
 
 @pytest.mark.parametrize("ending", ["pt", "safetensors"])
@@ -157,13 +147,6 @@ def test_a_regression_gets_a_target_and_needs_one(regression):
             regression.patch(x, **{"radius": 0.1, **wrong})
     with pytest.raises(PatchConflictError, match=r"different targets for input 0 and input 1 \(distance 0\)"):
         regression.patch_all([x, x], targets=[1.0, 2.0], radius=0.1)
-
-
-@pytest.mark.parametrize("kind", ["local", "exact"])
-def test_a_demand_that_a_model_has_already_gets_no_other_prototype(moons, kind):
-    patched = moons.patch([0.0, 1.0], 1, kind=kind)
-    again = patched.patch([0.0, 1.0], 1, kind=kind)
-    assert (len(again.repairs), len(again.patch_prototypes)) == (2, 1)
 
 
 def test_a_patch_of_version_0_1_0_keeps_working_and_is_undone(moons):
@@ -255,7 +238,7 @@ def test_nothing_is_measured_on_other_or_unknown_or_missing_data_which_is_said(m
         repair(unknown, UPPER)
 
 
-def test_kept_inputs_of_a_file_keep_their_answers(moons, tmp_path):
+def test_kept_inputs_of_a_file_keep_their_answers_and_a_wrong_one_is_named(moons, tmp_path):
     (tmp_path / "keep.csv").write_text('x\n"0.05,1"\n')
     before = moons.predict([[0.05, 1.0]])
     assert repair(moons, UPPER, radius=0.2).after.predict([[0.05, 1.0]]) != before
@@ -263,9 +246,6 @@ def test_kept_inputs_of_a_file_keep_their_answers(moons, tmp_path):
     assert made.after.predict([[0.05, 1.0]]) == before
     again = made.after.patch([-0.5, 1.0], 1)
     assert again.predict([[0.05, 1.0]]) == before
-
-
-def test_a_wrong_row_of_kept_inputs_is_named(moons, tmp_path):
     (tmp_path / "keep.csv").write_text('x\n"0.05,1"\n"0,1,2"\n')
     with pytest.raises(PatchError, match=r"keep\.csv:3: .*expected 2 numbers, got 3"):
         repair(moons, UPPER, keep=read_patch_file(tmp_path / "keep.csv", ("x",)))
@@ -290,15 +270,6 @@ def test_options_that_would_be_ignored_are_refused(settings, message):
 
 
 # Files of patches
-
-
-def test_all_rows_of_a_file_are_patched_and_a_wrong_one_is_named(moons, tmp_path):
-    path = tmp_path / "patches.csv"
-    path.write_text('x,label\n"0.0,1.0",1\n"0.5,0.4",1\n')
-    assert answers(repair(moons, read_patch_file(path)).after, [([0.0, 1.0], 1), ([0.5, 0.4], 1)]) == [1, 1]
-    path.write_text('x,label\n"0.0,1.0",1\n"0.5",1\n')
-    with pytest.raises(PatchError, match=r"patches\.csv:3: "):
-        repair(moons, read_patch_file(path))
 
 
 @pytest.mark.parametrize(

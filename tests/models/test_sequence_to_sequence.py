@@ -119,14 +119,6 @@ def test_the_gradient_of_each_parameter_is_that_of_finite_differences(method):
         )
 
 
-def test_padding_changes_nothing():
-    network = a_network()
-    whole, weights = network(SOURCE, TARGET)
-    alone, narrow = network(SOURCE[1:2, :2], TARGET[1:2, :2])
-    torch.testing.assert_close(whole[1:2, :2], alone)
-    torch.testing.assert_close(weights[1:2, :2, :2], narrow)
-
-
 @cache
 def trained(weighting="softmax"):
     """A run that writes some words right and others not, with its data and its model."""

@@ -237,14 +237,6 @@ def test_a_recorded_run_is_attention_over_its_training(path, tmp_path):
         np.testing.assert_allclose(recording.layers[name].answers(queries), expected, rtol=0, atol=1e-4)
 
 
-def test_a_text_that_is_shorter_than_the_context_gets_one_line(tmp_path):
-    path = text_file(tmp_path, "one two three four five six seven")
-    dataset = text_dataset(path, tokens="words")
-    assert train_run(lstm_run(path, context=len(dataset.train), tokens="words"), dataset).state == "complete"
-    with pytest.raises(ConfigError, match="context: the training text is too short: 5 words, expected more than 12"):
-        train_run(lstm_run(path, context=12, tokens="words"), dataset)
-
-
 # n-grams
 
 
