@@ -1,7 +1,7 @@
-"""Each empirical claim, with runs on both sides of it and in between."""
+"""Each empirical claim, with runs on both sides of it and in between; and which runs its rule takes."""
 
 import pytest
-from cases import CASES, SEEDS, accuracies, decay, study
+from cases import CASES, DIGITS, DOT, SEEDS, VIT, about, accuracies, decay, study
 
 from idwbench.claims.verdicts import CLAIMS
 
@@ -28,6 +28,13 @@ def test_each_claim_needs_all_its_runs(runs, number):
     judged = runs.judge(number)
     assert judged.verdict == "not enough runs"
     assert "4 of 5 seeds" in judged.reason
+
+
+@pytest.mark.parametrize("power", [4, 8])
+def test_each_power_in_depth_counts(runs, power):
+    CASES[31](runs, 1)
+    runs.runs = [run for run in runs.runs if run.config.model.parameters["attention_power"] != power]
+    assert runs.judge(31).verdict == "not enough runs"
 
 
 def test_influence_far_from_a_patch_refutes_a_sharp_decay(runs):
@@ -58,3 +65,55 @@ def test_patches_of_each_size_are_judged_and_the_verdict_is_that_of_the_authors(
     assert judged.verdict == "holds"
     assert judged.remarks[-2].startswith("With the exact η: does not hold (")
     assert judged.remarks[-1].startswith("With a logit margin of 1: ")
+
+
+def test_the_learning_rate_is_that_of_the_best_validation_and_not_of_the_best_test(runs):
+    def vit(mean, validation, seeds=SEEDS, **settings):
+        metrics = {("test", "accuracy"): about(mean, 0.001), ("validation", "accuracy"): validation}
+        runs.add(metrics, seeds=seeds, **settings)
+
+    vit(0.96, 0.96, **DOT)
+    for mean, validation, rate in ((0.94, 0.97, 0.01), (0.99, 0.90, 0.001)):
+        vit(mean, validation, **VIT, attention_power=2.0, learning_rate=rate)
+    vit(0.99, 0.99, [0], **VIT, attention_power=2.0, learning_rate=0.1)  # few seeds
+    assert runs.judge(25).verdict == "does not hold"
+
+
+def test_the_share_of_changed_predictions_is_that_of_all_other_test_inputs(runs):
+    """A patch changes 5 of 342 right test predictions on average; 18 of 360 inputs are wrong."""
+    for encoder in ("mlp", "conv"):
+        metrics = {("test", "accuracy"): 0.95, ("cases", "patched"): 18, ("test", "changed_authors"): 5.0}
+        settings = {"kind": "network", "dataset": DIGITS, "seeds": SEEDS, "encoder": encoder, "head": "idw"}
+        runs.add({**metrics, ("test", "changed_exact"): 0.01}, prototypes=20, **settings)
+    judged = runs.judge(30)
+    assert judged.decisive.effect == pytest.approx(100 * 5 / 360)
+    assert judged.remarks[0].startswith("With the exact η: holds (other test predictions changed by a patch")
+
+
+def test_capacities_are_compared_at_16_and_64_dimensions(runs):
+    """Recall falls from 1 to 0 at once, between 8 and 16, or 64 and 128 items."""
+    tables = (("idw", "none", {16: 64, 64: 8}), ("inner_product", "sqrt_dimensions", {16: 8, 64: 64}))
+    for similarity, scaling, recalled in tables:
+        for dimensions, most in recalled.items():
+            for items in (8, 16, 64, 128):
+                data = {"name": "lookup", "items": items, "dimensions": dimensions, "noise": 0.2}
+                recall = {("test", "recall"): lambda seed, n=items, m=most: float(n <= m) - 1e-4 * seed * (n > m)}
+                runs.add(recall, dataset=data, kind="hash_table", similarity=similarity, scaling=scaling, seeds=SEEDS)
+    judged = runs.judge(33)
+    assert judged.verdict == "does not hold"
+    assert [finding.outcome for finding in judged.findings] == ["supported", "refuted"]
+    at_16 = 64 * 2**0.01 - 8 * 2**0.01  # interpolated in log(items), 1 % of the way to the next number
+    assert judged.findings[0].effect == pytest.approx(at_16, rel=1e-3)
+    assert judged.remarks[0].startswith("d = 16: idw 64")
+
+
+def test_tables_of_which_no_seed_has_every_number_of_items_have_no_capacity(runs):
+    """And tables with other numbers of queries do not count beside those with more runs."""
+    for similarity, scaling in (("idw", "none"), ("inner_product", "sqrt_dimensions")):
+        settings = {"kind": "hash_table", "similarity": similarity, "scaling": scaling}
+        for items in (8, 16):
+            data = {"name": "lookup", "items": items, "dimensions": 4, "noise": 0.2}
+            runs.add({("test", "recall"): 1.0}, dataset=data, seeds=[items], **settings)
+            runs.add({("test", "recall"): 1.0}, dataset={**data, "queries": 512}, seeds=[items], **settings)
+    judged = runs.judge(33)
+    assert (judged.verdict, judged.remarks) == ("not enough runs", ())

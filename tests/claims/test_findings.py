@@ -133,14 +133,6 @@ def test_the_interval_is_students_and_those_of_one_claim_are_wider():
     assert [finding.level for finding in findings(ten)] == pytest.approx([0.995] * 10)
 
 
-def test_one_of_more_seeds_that_disagrees_does_not_turn_a_verdict():
-    """The difference of language models in six seeds, of which one was beyond the margin."""
-    six = [0.012, 0.014, 0.011, 0.013, 0.0145, 0.0522]
-    assert verdict(Comparison(series(six), below=0.05)).verdict == "holds"
-    assert verdict(Comparison(series(six), below=0.02)).verdict == "undecided"
-    assert verdict(Comparison(series(six), below=-0.05)).verdict == "does not hold"
-
-
 def test_a_check_holds_at_every_point_or_not():
     assert bounded("error", [1e-15, 1e-13], "≤", 1e-12).outcome == "supported"
     failed = bounded("weight", [0.5, 1.0, 1.0], "≥", 0.99)
