@@ -1,13 +1,11 @@
-"""The main job on real images: train, report, draw, patch."""
+"""The main job on real images: train and patch."""
 
 import contextlib
 import dataclasses
 import functools
-import json
 
 import numpy as np
 import pytest
-from PIL import Image
 from typer.testing import CliRunner
 
 from idwbench.cli.app import app
@@ -56,12 +54,9 @@ def model(folder):
     return load_model(folder / "model.pt")
 
 
-def test_the_model_reads_digits(model, mnist):
-    assert (model.network.predict(mnist.test.inputs) == mnist.test.labels).mean() > 0.6
-
-
 def test_wrong_answers_come_right_for_their_surroundings_and_hardly_any_other_changes(model, mnist, tmp_path):
     predicted = model.outputs(mnist.test.inputs).argmax(1)
+    assert (predicted == mnist.test.labels).mean() > 0.6
     wrong = np.flatnonzero(predicted != mnist.test.labels)
     chosen = np.random.default_rng(0).choice(wrong, size=10, replace=False).tolist()
     shares, changed = [], []
@@ -78,29 +73,3 @@ def test_wrong_answers_come_right_for_their_surroundings_and_hardly_any_other_ch
     again = load_model(tmp_path / "patched.pt").outputs(mnist.test.inputs).argmax(1)
     assert (again[chosen] == mnist.test.labels[chosen]).all()
     assert (again == mnist.test.labels).mean() > (predicted == mnist.test.labels).mean()
-
-
-def test_patch_takes_a_reference_and_an_image_file_alike(folder, model, mnist, monkeypatch):
-    monkeypatch.chdir(folder)
-    index = int(np.flatnonzero(model.network.predict(mnist.test.inputs) != mnist.test.labels)[0])
-    label = int(mnist.test.labels[index])
-    pixels = np.rint(mnist.scaling.invert(mnist.test.inputs[index])).astype(np.uint8).reshape(28, 28)
-    Image.fromarray(pixels).save("digit.png")
-    radii = []
-    for x in (f"mnist:test:{index}", "digit.png"):
-        result = CliRunner().invoke(app, ["patch", "model.pt", "--x", x, "--label", str(label), "--dry-run", "--json"])
-        assert result.exit_code == 0, result.output
-        facts = json.loads(result.stdout)
-        assert facts["effects"]["train"]["n"] == 12_000
-        assert facts["effects"]["train"]["worse"] == 0
-        radii.append(facts["patches"][0]["radius"])
-    assert radii[0] == pytest.approx(radii[1], rel=1e-5)
-
-
-def test_the_keys_can_be_drawn_and_tabled(folder, monkeypatch):
-    monkeypatch.chdir(folder)
-    drawn = CliRunner().invoke(app, ["figure", "keys", "--table", "mnist"])
-    assert drawn.exit_code == 0, drawn.output
-    assert (folder / drawn.stdout.strip()).stat().st_size > 10_000
-    rows = json.loads(CliRunner().invoke(app, ["report", "--table", "mnist", "--json"]).stdout)
-    assert rows[0]["method"] == "idw"

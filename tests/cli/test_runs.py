@@ -17,8 +17,7 @@ from typer.testing import CliRunner
 
 from idwbench import Results, run_config
 from idwbench.cli.app import app
-from idwbench.cli.runs_list import row_facts, time_label
-from idwbench.cli.runs_show import blocks, shown_epochs
+from idwbench.cli.runs_list import row_facts
 from idwbench.cli.runs_watch import plain_lines, time_left_label, view_of
 from idwbench.results.progress import SweepProgress, TrainingProcess
 from idwbench.results.records import SweepStatus
@@ -116,15 +115,6 @@ def test_a_run_is_shown_with_everything_that_is_stored_of_it(runs, db, keys):
     failed = runs(f"show {keys[-1]}").stdout
     assert "Traceback (most recent call last):" in failed
     assert "\x1b" not in failed and "\\x1b[31mimpossible" in failed
-
-
-def test_times_have_a_unit_that_fits_and_long_curves_are_eight_epochs_and_a_line_of_blocks():
-    seconds = (None, 0.00127, 0.2149, 95.4, 750, 11520)
-    assert list(map(time_label, seconds)) == ["", "1.3 ms", "0.21 s", "95 s", "12.5 min", "3.2 h"]
-    assert [shown_epochs(n) for n in (1, 3, 8)] == [[0], [0, 1, 2], list(range(8))]
-    assert (len(shown_epochs(1_000)), shown_epochs(1_000)[-1]) == (8, 999)
-    assert blocks([0.0, 1.0, float("nan"), 2.0]) == "▁▅·█"
-    assert blocks([1.0, 1.0]) == "▁▁" and len(blocks([0.0] * 100)) == 44
 
 
 def test_two_runs_are_compared(runs, keys):

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from engine_runs import replace_train
 from stored_runs import query, run_result
-from typed import SMALL_SWEEP, assert_one_line, files
+from typed import SMALL_SWEEP, files
 
 import idwbench
 from idwbench import Results, run_config
@@ -221,23 +221,6 @@ def test_a_setting_is_shown_when_its_last_run_has_ended_without_those_that_anoth
     part.taken(CONFIGS[2:])
     part.finished([ended(CONFIGS[1], None)])
     assert "test accuracy 50.00 % (1 of 4 seeds) · 1 diverged · 1.0 s" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_a_sweep_and_its_report_are_on_postgresql_those_of_an_sqlite_file(run, small_sweep, postgresql_server):
-    url = postgresql_server.url(postgresql_server.create())
-    assert_one_line(run(f"report --table small --db {url}"), 1, "is empty", "no results are stored there yet")
-    reports = []
-    for db in ("results.db", url):
-        assert run("sweep small.yaml --db", db).exit_code == 0
-        assert "small: 15 of 15 done, 0 to go" in run("sweep small.yaml --db", db).stderr
-        reports.append(json.loads(run("report --table small --json --db", db).stdout))
-    assert reports[0] == reports[1]
-    on_sqlite, on_postgresql = (Results(db, read_only=True) for db in ("results.db", url))
-    for key in (stored.run_key for stored in on_sqlite.find_runs()):
-        assert on_postgresql.load_curve(key) == on_sqlite.load_curve(key)
-        arrays = [{name: a.tobytes() for name, a in db.load_arrays(key).items()} for db in (on_postgresql, on_sqlite)]
-        assert arrays[0] == arrays[1]
 
 
 def test_a_sweep_begun_by_version_0_1_0_is_finished_and_nothing_is_trained_twice(run, tmp_path):

@@ -94,21 +94,6 @@ def test_where_there_are_too_few_texts_some_are_drawn_again():
     assert data.holdout is None and data.train.inputs.shape == (20, 2) and data.train.targets.shape == (20, 3)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"longest": 3}, "^longest: expected at least the shortest length 4, got 3"),
-        ({"longest": 20}, "^longest_holdout: expected more than the longest length 20 of the training, got 20"),
-        ({"symbols": 27}, "^symbols: "),
-        ({"shortest": 0}, "^shortest: "),
-        ({"noise": 0.1}, "^noise: unknown key"),
-    ],
-)
-def test_a_mistake_gets_one_line(settings, message):
-    with pytest.raises(ConfigError, match=message):
-        parse_dataset({"name": "copying", **settings})
-
-
 def test_a_data_set_that_does_not_fit_into_memory_and_a_letter_that_is_unknown_are_refused():
     with pytest.raises(DatasetError, match=r"^train_size: the data set reversing needs .* of memory"):
         load_dataset(parse_dataset({"name": "reversing", "train_size": 2**31 - 1}))

@@ -5,7 +5,7 @@ import pytest
 
 from idwbench.data.loading import load_dataset
 from idwbench.data.preparation import random_stream, split_rows
-from idwbench.errors import ConfigError, DatasetError
+from idwbench.errors import DatasetError
 from idwbench.runs.datasets import NpzConfig, SineConfig, TwoMoonsConfig, parse_dataset
 
 UNEVEN = np.repeat([3, 1, 7], [50, 5, 1])
@@ -172,12 +172,3 @@ def test_corruption_follows_the_seed_of_the_data_and_leaves_validation_rows_alon
     np.testing.assert_array_equal(first.train.targets, again.train.targets)
     assert not np.array_equal(first.train.targets, other.train.targets)
     np.testing.assert_array_equal(first.validation.targets, clean.validation.targets)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{"name": "diabetes", "label_noise": 0.1}, {"name": "iris", "outliers": 1.5}, {"name": "aesop", "outliers": 0}],
-)
-def test_corruption_is_a_share_of_data_sets_with_classes(settings):
-    with pytest.raises(ConfigError, match=r"unknown key|less than or equal to 1"):
-        parse_dataset(settings)

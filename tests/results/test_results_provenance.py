@@ -56,20 +56,6 @@ def test_without_git_an_answer_in_time_or_a_commit_nothing_is_known(package, tmp
     assert known(package) is None
 
 
-def test_the_provenance_of_a_worker_is_stored_with_what_it_trained(store, make_config, make_result):
-    keys = store.plan([make_config(0)])
-    store.lease(keys)
-    worker = {"host": "node7", "pid": 7, "platform": "Plan 9", "cpu": "Example CPU", "versions": {"idwbench": "9.9"}}
-    worker["git"] = None
-    result = make_result(make_config(0), durations={"set_up": 0.25, "training": 0.5, "metrics": 0.125})
-    store.finish([result], "c0ffee", worker)
-    run = store.find_run(keys[0])
-    assert (run.host, run.platform, run.versions, run.git) == ("node7", "Plan 9", {"idwbench": "9.9"}, None)
-    assert run.cpu == {"model": "Example CPU", "instruction_set": "AVX2"}
-    assert run.durations == {"set_up": 0.25, "training": 0.5, "metrics": 0.125}
-    assert (run.attempt, run.data_sha256) == (1, "c0ffee")
-
-
 def test_changes_are_counted_and_known_by_a_checksum_of_their_content(package):
     (package / "__init__.py").write_text("x = 1\n")
     (package / "new.py").write_text("new")

@@ -203,20 +203,6 @@ def test_processes_that_cannot_start_are_one_line(monkeypatch):
     assert unreachable("local:3") == "3 processes cannot be started (Too many open files)"
 
 
-def test_an_interruption_is_raised_after_what_cannot_be_interrupted(monkeypatch):
-    started = threading.Event()
-    monkeypatch.setattr(connection, "wait", lambda futures: interrupt(started))
-
-    def interrupt(started):
-        if not started.is_set():
-            started.set()
-            raise KeyboardInterrupt
-
-    result, interruption = connection._uninterrupted(lambda: started.wait(60))
-    assert result is True
-    assert isinstance(interruption, KeyboardInterrupt)
-
-
 def test_a_sweep_on_an_encrypted_scheduler_has_the_bytes_of_a_local_one(tmp_path):
     security = distributed.Security.temporary()
     settings = {"distributed.comm.require-encryption": True, "distributed.comm.tls.ca-file": security.tls_ca_file}

@@ -272,9 +272,10 @@ def trained(task):
 
 
 def test_results_are_stored_with_the_provenance_of_their_worker(store, log):
-    origin = {**collect_provenance(), "host": "node-7"}
+    origin = {**collect_provenance(), "host": "node-7", "platform": "Plan 9", "git": None, "cpu": "Example CPU"}
     train(store, seeds(1), FakeEngine(), log, FakeClient(lambda task: replace(trained(task), provenance=origin)))
-    assert store.find_runs()[0].host == "node-7"
+    [run] = store.find_runs()
+    assert (run.host, run.platform, run.git, run.cpu["model"]) == ("node-7", "Plan 9", None, "Example CPU")
 
 
 def test_a_run_that_ends_its_workers_fails_and_the_others_of_its_task_are_trained(store, log):
