@@ -173,7 +173,7 @@ def _settings() -> Iterator[inspect.Parameter]:
     from idwbench.runs.protocol import Protocol
 
     places: tuple[tuple[Any, Iterable[str], str], ...] = (
-        (PrototypesConfig, ["initialisation"], "Model"),
+        (PrototypesConfig, ["initialisation", "key_bounds"], "Model"),
         (Protocol, Protocol.model_fields, "Protocol"),
         (TableFileConfig, DATASET_SETTINGS, "Data"),
     )

@@ -41,6 +41,7 @@ class PrototypeClassifier(ClassifierMixin, AbstractPrototypeEstimator):  # type:
         epsilon: ε of ``idw`` and ``inv_dist``; 0.001 if None.
         parameters: Other parameters of the method, such as ``{"temperature": 0.1}``.
         initialisation: ``mean``, ``samples`` or ``kmeans`` of the training data, or ``default``, that of the method.
+        key_bounds: ``data`` to hold prototypes within the range of each feature of the training data, or ``none``.
         optimizer: ``adam_amsgrad``, ``adam`` or ``sgd``.
         learning_rate: Learning rate before its schedule.
         schedule: ``cosine`` or ``constant``; `partial_fit` uses the learning rate itself.

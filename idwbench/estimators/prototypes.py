@@ -161,6 +161,7 @@ class AbstractPrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMix
     epsilon: float | None = None
     parameters: Mapping[str, Any] | None = None
     initialisation: str = "default"
+    key_bounds: str = "none"
     optimizer: str = "adam_amsgrad"
     learning_rate: float = 0.05
     schedule: str = "cosine"

@@ -62,7 +62,8 @@ def parsed_training(parameters: Mapping[str, Any], n_rows: int, seed: int) -> Pr
         ValueError: a parameter is unknown, of the wrong type or out of range; the message begins with its name.
     """
     given = _with_automatic(parameters, n_rows)
-    fields = {"prototypes": given["n_prototypes"], "method": given["method"], "initialisation": given["initialisation"]}
+    fields = {name: given[name] for name in ("method", "initialisation", "key_bounds")}
+    fields["prototypes"] = given["n_prototypes"]
     if str(given["method"]) not in BUILT_IN_METHODS:
         hint = did_you_mean(str(given["method"]), BUILT_IN_METHODS)
         raise ValueError(f"method: unknown method {given['method']!r} ({hint})")
@@ -193,12 +194,14 @@ class TrainingState(NamedTuple):
         values: (4, prototypes, outputs), float32, in the units of training.
         steps: Number of steps so far.
         seed: The seed of the training; None for prototypes that were given.
+        bounds: The bounds of keys so far, (2, features), or (2, 0) without bounds; None before the first step.
     """
 
     keys: NDArray[np.float32]
     values: NDArray[np.float32]
     steps: int = 0
     seed: int | None = None
+    bounds: NDArray[np.float32] | None = None
 
     @classmethod
     def start(cls, keys: NDArray[np.float32], values: NDArray[np.float32]) -> TrainingState:
@@ -221,7 +224,8 @@ def train_prototypes(
 
     All epochs, with a new optimizer; or with `one_epoch` a single one at the learning rate itself, without a schedule,
     which continues the optimizer of `start`: the order of its rows is determined by the seed and the number of steps
-    so far. With 0 classes it is a regression. The losses are the means of each epoch of this training.
+    so far, and bounds of keys are those of all rows so far. With 0 classes it is a regression. The losses are the means
+    of each epoch of this training.
 
     Raises:
         ConfigError: too few rows for the initialisation.
@@ -229,7 +233,11 @@ def train_prototypes(
     """
     run, steps = _new_run(training, train, n_classes), 0
     if start is not None:
-        keys, values, steps, _ = start if one_epoch else TrainingState.start(start.keys[0], start.values[0])
+        start = start if one_epoch else TrainingState.start(start.keys[0], start.values[0])
+        keys, values, steps = start.keys, start.values, start.steps
+        if start.bounds is not None and start.bounds.shape == run.data.bounds.shape:
+            low, high = zip(start.bounds, run.data.bounds, strict=True)
+            run.data = run.data._replace(bounds=np.stack([np.minimum(*low), np.maximum(*high)]))
         run.keys[0] = keys.swapaxes(1, 2) if run.narrow else keys
         run.values[0] = values.swapaxes(1, 2)
     losses: list[float] = []
@@ -246,7 +254,8 @@ def train_prototypes(
             steps += len(orders) * math.ceil(len(train) / training.protocol.batch_size)
     keys = run.keys[0].swapaxes(1, 2) if run.narrow else run.keys[0]
     values = run.values[0].swapaxes(1, 2)
-    return TrainingState(np.array(keys, order="C"), np.array(values, order="C"), steps, training.seed), losses
+    arrays = np.array(keys, order="C"), np.array(values, order="C")
+    return TrainingState(*arrays, steps, training.seed, run.data.bounds), losses
 
 
 def _new_run(training: PrototypeTraining, train: Split, n_classes: int) -> KernelRun:

@@ -16,7 +16,7 @@ from idwbench.runs.kinds.baseline import BaselineConfig
 from idwbench.runs.kinds.network import NetworkConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 
-__all__ = ["baseline_prototypes", "check_prototypes", "initial_prototypes"]
+__all__ = ["baseline_prototypes", "check_prototypes", "initial_prototypes", "key_bounds"]
 
 Prototypes = tuple[NDArray[np.float32], NDArray[np.float32]]
 
@@ -85,6 +85,12 @@ def initial_prototypes(
             _kaiming_uniform(model.prototypes, dataset.n_outputs, generator) if is_random else np.zeros_like(values)
         )
     return keys.astype(np.float32), values.astype(np.float32)
+
+
+def key_bounds(model: PrototypesConfig, dataset: TrainingData) -> Prototypes | None:
+    """Return the least and the greatest training input by feature, (features,) each; None if keys have no bounds."""
+    inputs = dataset.train.inputs
+    return (inputs.min(0), inputs.max(0)) if model.key_bounds == "data" else None
 
 
 def baseline_prototypes(model: BaselineConfig, dataset: TrainingData, seed: int) -> Prototypes:

@@ -9,7 +9,7 @@ import scipy.linalg.cython_blas  # noqa: F401  # the kernels' BLAS, loaded befor
 from numpy.typing import NDArray
 
 from idwbench.data.dataset import FeatureMoments, Split, TrainingData
-from idwbench.models.initialisation import initial_prototypes
+from idwbench.models.initialisation import initial_prototypes, key_bounds
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import HEADLINES
 from idwbench.runs.protocol import learning_rate
@@ -60,9 +60,11 @@ class KernelRuns:
         sizes = n_batch, self.keys[0, 0], self.values[0, 0]
         self.scratch = make_scratch(*sizes, narrow=self.narrow, by_products=self.by_products)
         samples = {name: _samples(split) for name, split in dataset.splits.items()}
-        train = samples["train"]
+        train, bounds = samples["train"], key_bounds(configs[0].network, dataset)
         nothing = Samples(train.inputs[:0], train.labels[:0], train.targets[:0], train.weights)
-        self.data = Data(*(samples.get(name, nothing) for name in ("train", "validation", "test", "holdout")))
+        validation, test, holdout = (samples.get(name, nothing) for name in ("validation", "test", "holdout"))
+        limits = np.empty((2, 0), np.float32) if bounds is None else np.stack(bounds)
+        self.data = Data(train, validation, test, holdout, limits)
         self.nothing, self.finite = nothing, np.zeros(len(configs), np.int64)
         n_runs, n_outputs = len(configs), dataset.n_outputs
         self.outputs = {
@@ -195,7 +197,7 @@ def first_call() -> None:
     score = Score(SQ_DIST, IDW, False, np.float32(2), np.float32(1))
     optimizer = Optimizer(ADAM, np.float32(0), np.float32(0), 0.0)
     scratch = make_scratch(1, keys[0, 0], values[0, 0], narrow=True, by_products=False)
-    data = Data(samples, samples, samples, samples)
+    data = Data(samples, samples, samples, samples, np.empty((2, 0), np.float32))
     run_stack(score, optimizer, data, Schedule(1, np.ones(1), 0, 0), True, stack, scratch)
 
 

@@ -254,6 +254,8 @@ def _check_run(run: StoredRun) -> None:
     name, kind = f"run {run.run_key[:12]}", run.config.model.kind
     if kind != "prototypes":
         raise TrainingError(f"{name} is of kind '{kind}': expected a run of kind 'prototypes'")
+    if run.config.network.key_bounds != "none":
+        raise TrainingError(f"{name} has key_bounds '{run.config.network.key_bounds}': its keys are no sum of steps")
     if run.state != "complete":
         epoch = f" in epoch {run.diverged_epoch}" if run.diverged_epoch else ""
         raise TrainingError(f"{name} is {run.state}{epoch}: it has no keys")

@@ -16,7 +16,7 @@ from idwbench.attention.forward import prototype_logits
 from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset, FeatureMoments
 from idwbench.errors import ConfigError, did_you_mean, first_line
-from idwbench.models.initialisation import check_prototypes, initial_prototypes
+from idwbench.models.initialisation import check_prototypes, initial_prototypes, key_bounds
 from idwbench.models.modules import stacked_outputs
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import HEADLINES
@@ -102,6 +102,8 @@ class TorchStack:
         self.generators = [np.random.default_rng(config.seed) for config in configs]
         self._place_prototypes(moments)
         self.optimizer_step = OptimizerStep(self.protocol, self.numbers, self.gradients)
+        bounds = key_bounds(configs[0].network, dataset)
+        self.bounds = None if bounds is None else [torch.from_numpy(bound).to(device) for bound in bounds]
         self.inputs = {name: torch.from_numpy(split.inputs).to(device) for name, split in dataset.splits.items()}
         self.targets = torch.from_numpy(dataset.train.targets).to(device)
         self.curves: list[list[CurvePoint]] = [[] for _ in configs]
@@ -148,6 +150,8 @@ class TorchStack:
         torch.cat([*run_rows, self.padding], 1, out=self.gradients)
         clip_gradients(self.protocol, self.gradients)
         self.optimizer_step(rate)
+        if self.bounds is not None:
+            self.keys.detach().clamp_(*self.bounds)
         return losses.detach().view(rows.shape)
 
     def _record(self, epoch: int, rate: float, losses: Tensor) -> None:

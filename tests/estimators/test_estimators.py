@@ -139,6 +139,17 @@ def test_an_invalid_parameter_is_a_value_error_that_names_it(parameters, message
         estimator.fit(X, GROUPS)
 
 
+def test_bounded_prototypes_stay_in_the_range_of_all_rows_so_far():
+    model = PrototypeClassifier(4, key_bounds="data", learning_rate=1.0, random_state=0)
+    few = X[np.abs(X[:, 0]).argsort()[:3]]
+    for rows in (X[X[:, 0] < 0], X[X[:, 0] >= 0], few):
+        labels = (rows[:, 1] > 0).astype(int)
+        model.partial_fit(rows, labels, classes=[0, 1])
+        seen = (rows if model.n_iter_ == 1 else X).astype(np.float32)
+        assert ((model.prototypes_ >= seen.min(0)) & (model.prototypes_ <= seen.max(0))).all()
+    assert np.ptp(model.prototypes_[:, 0]) > np.ptp(few[:, 0])
+
+
 def test_a_first_partial_fit_needs_all_classes():
     with pytest.raises(ValueError, match="classes must be passed on the first call"):
         PrototypeClassifier().partial_fit(X, WORDS)

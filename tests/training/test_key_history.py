@@ -206,7 +206,7 @@ def test_the_history_of_a_stored_run_is_one_call_and_others_are_refused_in_one_l
         return idwbench.train(run_config("two_moons", prototypes=2, **settings), tmp_path / "results.db", engine=engine)
 
     run, diverged = trained(epochs=1), trained(method="gaussian", epochs=2, learning_rate=1e37)
-    baseline = trained("auto", kind="baseline", method="samples")
+    baseline, bounded = trained("auto", kind="baseline", method="samples"), trained(epochs=1, key_bounds="data")
     results = idwbench.Results(tmp_path / "results.db")
     history = idwbench.key_history(results, run.run_key[:10])
     assert history.shares.shape == (200, 2) and history.is_exact
@@ -216,6 +216,7 @@ def test_the_history_of_a_stored_run_is_one_call_and_others_are_refused_in_one_l
     for key, problem in {
         baseline.run_key: "is of kind 'baseline': expected a run of kind",
         diverged.run_key: "is diverged in epoch 1: it has no keys$",
+        bounded.run_key: "has key_bounds 'data': its keys are no sum of steps$",
         planned: "is planned: it has no keys$",
     }.items():
         with pytest.raises(TrainingError, match=f"^run {key[:12]} {problem}"):

@@ -76,6 +76,8 @@ def plain_loop(config, dataset, dtype, prototypes=random_prototypes):
             if p.gradient_clip:
                 torch.nn.utils.clip_grad_norm_(tensors, p.gradient_clip)
             optimizer.step()
+            if config.model.key_bounds == "data":
+                tensors[0].detach().clamp_(inputs.amin(0), inputs.amax(0))
             total += loss.item() * len(batch)
         losses.append(total / len(targets))
     return [*(tensor.detach().double().numpy() for tensor in tensors), np.array(losses)]
@@ -143,6 +145,18 @@ def test_every_method_and_protocol_equals_a_plain_loop_in_pytorch(method, protoc
     dataset = DATASETS[(list(METHODS).index(method) + protocol) % 6]
     settings = {"epochs": 3, "batch_size": 5, **PROTOCOLS[protocol]}
     assert_near_float64(by_both(prototypes_run(dataset, method, **settings), dataset), dataset)
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_bounded_keys_stay_in_the_range_of_the_data_and_are_those_of_a_plain_loop(dataset, monkeypatch):
+    start_with(monkeypatch)
+    free, bounded = (prototypes_run(dataset, key_bounds=way, batch_size=5) for way in ("none", "data"))
+    results = by_both(bounded, dataset)
+    assert_near_float64(results, dataset)
+    low, high = dataset.train.inputs.min(0), dataset.train.inputs.max(0)
+    for result, unbounded in zip(results, by_both(free, dataset), strict=True):
+        assert ((result.arrays["keys"] >= low) & (result.arrays["keys"] <= high)).all()
+        assert ((unbounded.arrays["keys"] < low) | (unbounded.arrays["keys"] > high)).any()
 
 
 # (batch, prototypes, features, outputs): one of everything, both layouts of keys, and more inputs than a tile holds.

@@ -35,6 +35,9 @@ class PrototypesConfig(ModelSettings):
     initial_values: Literal["default", "zero", "random"] = added_in_0_2(
         "default", description="Initial values: zero or random; default: those of the initialisation."
     )
+    key_bounds: Literal["none", "data"] = added_in_0_2(
+        "none", description="Bounds of keys: none, or data, the range of each feature in the training data."
+    )
 
     @property
     def parameters_label(self) -> str:
@@ -44,6 +47,8 @@ class PrototypesConfig(ModelSettings):
             words.append(f"initialisation {self.initialisation}")
         if self.initial_values != "default":
             words.append(f"initial values {self.initial_values}")
+        if self.key_bounds != "none":
+            words.append(f"key bounds {self.key_bounds}")
         words += [] if self.plugin_sha256 is None else [f"plugin {self.plugin_sha256[:8]}"]
         return ", ".join(filter(None, words))
 

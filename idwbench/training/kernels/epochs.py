@@ -40,12 +40,16 @@ class Samples(NamedTuple):
 
 
 class Data(NamedTuple):
-    """The data of a run; validation and holdout data may be empty, the latter are evaluated at the end only."""
+    """The data of a run; validation and holdout data may be empty, the latter are evaluated at the end only.
+
+    `bounds` (2, features) are the least and the greatest number of a key by feature; (2, 0) without bounds.
+    """
 
     train: Samples
     validation: Samples
     test: Samples
     holdout: Samples
+    bounds: Matrix
 
 
 class Schedule(NamedTuple):
@@ -274,11 +278,21 @@ def _run_epochs(
                     factors = make_step(optimizer, schedule.rates[epoch], step)
                     update_keys(score, optimizer, n, n_near, state.keys, state.narrow, scratch, factors)
                     update_all(optimizer, state.values, scratch.value_gradients, factors)
+                    _project(state.keys[0], state.narrow, data.bounds)
             if stage == TRAIN:
                 finite = np.isfinite(loss) and _all_finite(state.keys) and _all_finite(state.values)
         progress.losses[epoch] = loss / max(n_train, 1)
         epoch += finite
     return epoch
+
+
+@kernel
+def _project(keys: Matrix, narrow: bool, bounds: Matrix) -> None:
+    """Move each number of a key that is outside of its bounds to the nearer of the two."""
+    for i in range(keys.shape[0] if bounds.shape[1] > 0 else 0):
+        for j in range(keys.shape[1]):
+            f = i if narrow else j
+            keys[i, j] = min(max(keys[i, j], bounds[0, f]), bounds[1, f])
 
 
 @inlined_kernel
