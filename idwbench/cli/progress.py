@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from idwbench.results.records import SweepStatus
     from idwbench.sweep.spec import SweepSpec
 
-__all__ = ["RunProgress", "SettingProgress", "SweepProgress", "progress_bars", "run_labels", "status_line"]
+__all__ = ["SettingProgress", "SweepProgress", "progress_bars", "run_labels", "status_line"]
 
 PLAIN_SECONDS = 20.0  # between two lines about epochs
 LIVE_SECONDS = 0.05  # between two moves of the bar of epochs
@@ -83,99 +83,20 @@ def run_labels(
     return label
 
 
-class RunProgress(Observer, AbstractContextManager["RunProgress"]):
-    """Shows the number of finished runs, the current stack, and failures."""
-
-    def __init__(self, to_do: int = 1) -> None:
-        self.to_do, self.done, self.n_failed = to_do, 0, 0
-        self.label = run_labels()
-        self.lock = threading.Lock()
-        self.last = time.monotonic()
-        self.bars: Progress | None = None
-
-    def __exit__(self, *error: object) -> None:
-        """Remove the bars."""
-        if self.bars is not None:
-            self.bars.stop()
-
-    def planned(self, total: int, to_do: int, running: int, failed: int) -> None:
-        """Learn the number of runs to train."""
-        self.to_do = to_do
-
-    def note(self, text: str) -> None:
-        """Print a line, and on a terminal show the bars."""
-        self._print(text)
-        if self.bars is None and sys.stderr.isatty():  # Rich would follow FORCE_COLOR
-            self.bars = progress_bars(self.to_do)
-            self.bars.start()
-
-    def epoch(self, configs: Sequence[RunConfig], epoch: int) -> None:
-        """Update the bar of epochs every `LIVE_SECONDS`, or print a line every `PLAIN_SECONDS`."""
-        now = time.monotonic()
-        if now - self.last < (PLAIN_SECONDS if self.bars is None else LIVE_SECONDS):
-            return  # a small run has thousands of epochs a second, and their description costs more than they do
-        self.last = now
-        total = configs[0].n_epochs
-        what = f"{self.label(configs[0])} · {count_label(len(configs), 'run')}"
-        if self.bars is None:
-            self._line(f"{what}: epoch {epoch} of {total}")
-        else:
-            self.bars.update(self.bars.task_ids[EPOCHS], description=what, completed=epoch, total=total, visible=True)
-
-    def finished(self, results: Sequence[RunResult]) -> None:
-        """Print one line for a stack that is stored."""
-        config = results[0].config
-        metric = HEADLINES[config.dataset.task]
-        values = [value for result in results if (value := result.metric(metric.name)) is not None]
-        parts = [self.label(config), count_label(len(results), "run")]
-        if values:
-            mean = sum(values) / len(values)
-            parts.append(f"test {metric.name} " + (f"{100 * mean:.2f} %" if metric.percent else f"{mean:.4g}"))
-        if n_diverged := sum(result.state == "diverged" for result in results):
-            parts.append(f"{n_diverged} diverged")
-        parts.append(f"{sum(result.seconds for result in results):.1f} s")
-        with self.lock:
-            self._advance(len(results))
-            self._line(" · ".join(parts))
-
-    def failed(self, config: RunConfig, error: Exception) -> None:
-        """Print one line for a run that failed."""
-        with self.lock:
-            self.n_failed += 1
-            self._advance(1)
-            self._line(f"{self.label(config)} · seed {config.seed} · FAILED: {error_summary(error)}")
-
-    def _advance(self, runs: int) -> None:
-        """Count runs that have ended; this and `_line` are called with the lock."""
-        self.done += runs
-        if self.bars is not None:
-            self.bars.update(self.bars.task_ids[RUNS], completed=self.done)
-
-    def _line(self, text: str) -> None:
-        self.last = time.monotonic()
-        self._print(f"[{self.done:>{len(str(self.to_do))}}/{self.to_do}] {text}")
-
-    def _print(self, line: str) -> None:
-        if self.bars is None:
-            print_line(line, err=True)
-        else:
-            self.bars.console.print(printable(line))
-
-
 @dataclass
 class SettingProgress:
     """One setting: its runs, one for each seed, and what is known of them.
 
     Attributes:
         config: Any run of the setting.
-        run_keys: Its runs in the sweep.
+        run_keys: Its runs, in the plan or trained.
         to_do: The runs among them that are still to be trained by this process.
         values: The headline metric of the test data by run key, also of runs that were stored before.
         seconds: Training time of the runs that this process has trained.
     """
 
     config: RunConfig
-    run_keys: list[str] = field(default_factory=list)
+    run_keys: set[str] = field(default_factory=set)
     to_do: set[str] = field(default_factory=set)
     values: dict[str, float] = field(default_factory=dict)
     n_diverged: int = 0
@@ -184,6 +105,7 @@ class SettingProgress:
 
     def include(self, result: RunResult) -> None:
         """Add the result of a run."""
+        self.run_keys.add(result.config.run_key)
         self.to_do.discard(result.config.run_key)
         self.seconds += result.seconds
         value = result.metric(HEADLINES[result.config.dataset.task].name)
@@ -206,41 +128,59 @@ class SettingProgress:
         return " · ".join([*parts, f"{self.seconds:.1f} s"])
 
 
-class SweepProgress(RunProgress):
+class SweepProgress(Observer, AbstractContextManager["SweepProgress"]):
     """Shows the progress of a sweep: a line for each setting whose runs have ended, and failures at once.
 
-    `db` has the metrics of stored runs.
+    Without a `spec` that of single runs; `db` has the metrics of stored runs of the sweep.
     """
 
-    def __init__(self, spec: SweepSpec, db: str) -> None:
-        super().__init__()
-        self.spec, self.name, self.db = spec, spec.name, db
+    def __init__(self, spec: SweepSpec | None = None, db: str = "") -> None:
+        self.spec, self.name, self.db = spec, "" if spec is None else spec.name, db
+        self.to_do, self.done, self.n_failed, self.left_elsewhere = 1, 0, 0, 0
         self.settings: dict[str, SettingProgress] = {}
-        self.left_elsewhere = 0
+        self.label = run_labels()
+        self.lock = threading.Lock()
+        self.last = time.monotonic()
+        self.bars: Progress | None = None
+
+    def __exit__(self, *error: object) -> None:
+        """Remove the bars."""
+        if self.bars is not None:
+            self.bars.stop()
+
+    def note(self, text: str) -> None:
+        """Print a line, and on a terminal show the bars."""
+        self._print(text)
+        if self.bars is None and sys.stderr.isatty():  # Rich would follow FORCE_COLOR
+            self.bars = progress_bars(self.to_do)
+            self.bars.start()
 
     def planned(self, total: int, to_do: int, running: int, failed: int) -> None:
-        """Print the number of runs done, to do, trained by other processes, and failed."""
-        super().planned(total, to_do, running, failed)
+        """Print the number of runs of a sweep done, to do, trained by other processes, and failed."""
+        self.to_do = to_do
         others = f", {running} being trained elsewhere" if running else ""
         others += f", {failed} failed" if failed else ""
-        echo(f"{self.name}: {total - to_do - running - failed} of {total} done, {to_do} to go{others}", err=True)
+        if self.spec is not None:
+            echo(f"{self.name}: {total - to_do - running - failed} of {total} done, {to_do} to go{others}", err=True)
 
     def pending(self, configs: Sequence[RunConfig], run_keys: Sequence[str], to_do: Collection[str]) -> None:
         """Learn which runs each setting has, and what is stored of settings that are begun."""
+        assert self.spec is not None
         self.label = run_labels(configs, self.spec, searched=self.spec.searched_protocol)
-        settings: dict[str, SettingProgress] = {}
         for config, key in zip(configs, run_keys, strict=True):
-            setting = settings.setdefault(config.setting_key, SettingProgress(config))
-            setting.run_keys.append(key)
+            setting = self._setting(config)
+            setting.run_keys.add(key)
             if key in to_do:
                 setting.to_do.add(key)
-        unfinished = [setting for setting in settings.values() if setting.to_do]
-        self.settings = {key: setting for setting in unfinished for key in setting.run_keys}
-        if stored := [key for key, setting in self.settings.items() if key not in setting.to_do]:
-            results = Results(self.db, read_only=True)
-            for metric in {HEADLINES[setting.config.dataset.task].name for setting in unfinished}:
-                for key, value in results.metric_values(stored, metric).items():
-                    self.settings[key].values[key] = value
+        unfinished = [setting for setting in self.settings.values() if setting.to_do]
+        begun = {key: setting for setting in unfinished for key in setting.run_keys - setting.to_do}
+        if begun:
+            names = {HEADLINES[setting.config.dataset.task].name for setting in unfinished}
+            stored = Results(self.db, read_only=True).run_table(sweep=self.name, metrics=names, split="test", facts=())
+            for name in names:
+                for key, value in zip(stored["run_key"], stored["test", name], strict=True):
+                    if key in begun and not math.isnan(value):
+                        begun[key].values[key] = value
 
     def waiting(self, left: int) -> None:
         """Print a line when the number of runs being trained elsewhere has changed."""
@@ -257,36 +197,67 @@ class SweepProgress(RunProgress):
         """Expect these runs no longer."""
         with self.lock:
             for config in configs:
-                if (setting := self.settings.get(config.run_key)) is not None:
-                    setting.to_do.discard(config.run_key)
+                self._setting(config).to_do.discard(config.run_key)
+
+    def epoch(self, configs: Sequence[RunConfig], epoch: int) -> None:
+        """Update the bar of epochs every `LIVE_SECONDS`, or print a line every `PLAIN_SECONDS`."""
+        now = time.monotonic()
+        if now - self.last < (PLAIN_SECONDS if self.bars is None else LIVE_SECONDS):
+            return  # a small run has thousands of epochs a second, and their description costs more than they do
+        self.last = now
+        total = configs[0].n_epochs
+        what = f"{self.label(configs[0])} · {count_label(len(configs), 'run')}"
+        if self.bars is None:
+            self._line(f"{what}: epoch {epoch} of {total}")
+        else:
+            self.bars.update(self.bars.task_ids[EPOCHS], description=what, completed=epoch, total=total, visible=True)
 
     def finished(self, results: Sequence[RunResult]) -> None:
         """Print a line for each setting that is complete, and every `PLAIN_SECONDS` for one that is not."""
-        settings = [self.settings.get(result.config.run_key) for result in results]
-        if None in settings:  # runs outside the plan, which others need
-            super().finished(results)
-            return
         with self.lock:
+            settings = [self._setting(result.config) for result in results]
             for setting, result in zip(settings, results, strict=True):
-                setting.include(result)  # type: ignore[union-attr]
+                setting.include(result)
             self._advance(len(results))
-            for setting in {id(setting): setting for setting in settings if setting}.values():
+            for setting in {id(setting): setting for setting in settings}.values():
                 self._show(setting)
 
     def failed(self, config: RunConfig, error: Exception) -> None:
         """Print a line for a run that failed, and one for its setting if that was the last run."""
-        super().failed(config, error)
         with self.lock:
-            if (setting := self.settings.get(config.run_key)) is not None:
-                setting.to_do.discard(config.run_key)
-                setting.n_failed += 1
-                if setting.values:
-                    self._show(setting)
+            self.n_failed += 1
+            self._advance(1)
+            self._line(f"{self.label(config)} · seed {config.seed} · FAILED: {error_summary(error)}")
+            setting = self._setting(config)
+            setting.to_do.discard(config.run_key)
+            setting.n_failed += 1
+            if setting.values:
+                self._show(setting)
+
+    def _setting(self, config: RunConfig) -> SettingProgress:
+        """Return the setting of a run, which is not in the plan if only others need it."""
+        return self.settings.setdefault(config.setting_key, SettingProgress(config))
 
     def _show(self, setting: SettingProgress) -> None:
         is_slow = self.bars is None and time.monotonic() - self.last >= PLAIN_SECONDS
         if not setting.to_do or is_slow:
             self._line(f"{self.label(setting.config)}: {setting.describe()}")
+
+    def _advance(self, runs: int) -> None:
+        """Count runs that have ended; this and `_line` are called with the lock."""
+        self.done += runs
+        if self.bars is not None:
+            self.bars.update(self.bars.task_ids[RUNS], completed=self.done)
+
+    def _line(self, text: str) -> None:
+        self.last = time.monotonic()
+        self._print(f"[{self.done:>{len(str(self.to_do))}}/{self.to_do}] {text}")
+
+    def _print(self, line: str) -> None:
+        if self.bars is None:
+            print_line(line, err=True)
+        else:
+            self.bars.console.print(printable(line))
 
 
 def status_line(name: str, status: SweepStatus) -> str:

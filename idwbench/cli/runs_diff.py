@@ -48,10 +48,10 @@ def runs_replay(
     Prints `identical` if the state, all metrics, the curve and the bytes of all arrays are equal, else how far they are
     apart and what differs in the environment; the exit code is then 1. The stored result does not change.
     """
-    from idwbench.cli.progress import RunProgress
+    from idwbench.cli.progress import SweepProgress
     from idwbench.sweep.execution import replay_run
 
-    with interruptible(lambda: "the stored result was not changed"), RunProgress() as progress:
+    with interruptible(lambda: "the stored result was not changed"), SweepProgress() as progress:
         replay = replay_run(run, db, data_dir=data_dir, observer=progress)
     if json:
         metrics = {"_".join(key): {"stored": pair[0], "new": pair[1]} for key, pair in replay.metrics.items()}

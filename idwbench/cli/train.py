@@ -76,9 +76,9 @@ def train(
 
     config = idwbench.run_config({"name": dataset, **options} if options else dataset, seed=seed, **settings)
 
-    from idwbench.cli.progress import RunProgress
+    from idwbench.cli.progress import SweepProgress
 
-    with interruptible(lambda: "nothing new was stored"), RunProgress() as progress:
+    with interruptible(lambda: "nothing new was stored"), SweepProgress() as progress:
         run = idwbench.train(
             config, db, engine=engine, device=device, data_dir=data_dir, retrain=retrain, observer=progress
         )

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Select, func, select
 from idwbench.results.leases import is_stale
 from idwbench.results.reading import load_runs, sweep_id
 from idwbench.results.records import RUN_STATES, EndedState, RunState, StoredRun, StoredSweep, SweepStatus
-from idwbench.results.tables import chunks, metrics, rows_by_key, runs, sweep_runs, sweeps
+from idwbench.results.tables import rows_by_key, runs, sweep_runs, sweeps
 
 __all__ = [
     "RATE_WINDOW",
@@ -21,7 +21,6 @@ __all__ = [
     "SweepProgress",
     "TrainingProcess",
     "list_sweeps",
-    "metric_values",
     "run_states",
     "stale_keys",
     "sweep_progress",
@@ -87,17 +86,6 @@ def run_states(connection: Connection, run_keys: Sequence[str]) -> dict[str, Sto
     return {
         key: "stale" if row.state == "running" and is_stale(row.host, row.pid, row.heartbeat_at) else row.state
         for key, row in rows.items()
-    }
-
-
-def metric_values(connection: Connection, run_keys: Sequence[str], name: str, split: str = "test") -> dict[str, float]:
-    """Return one metric of the runs of `run_keys` that have it, by run key."""
-    query = select(runs.c.run_key, metrics.c.value).join(metrics, metrics.c.run_id == runs.c.id)
-    query = query.where(metrics.c.name == name, metrics.c.split == split)
-    return {
-        key: value
-        for keys in chunks(run_keys)
-        for key, value in connection.execute(query.where(runs.c.run_key.in_(keys)))
     }
 
 

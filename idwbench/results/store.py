@@ -88,7 +88,6 @@ class Results:
     load_arrays = _operation(contents.load_arrays)
     array_facts = _operation(contents.array_facts)
     run_states = _operation(progress.run_states)
-    metric_values = _operation(progress.metric_values)
     sweep_status = _operation(progress.sweep_status)
     sweep_progress = _operation(progress.sweep_progress)
     list_sweeps = _operation(progress.list_sweeps)
