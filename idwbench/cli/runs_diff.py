@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["OPTIONS", "runs_diff", "runs_replay"]
 
 OPTIONS = {name: argument(help="Key of a run, or its beginning.") for name in ("one", "other")}
+_REPLAYED = ("stored", "new")
 
 
 def runs_diff(one: str, other: str, db: str = DEFAULT_DATABASE, json: bool = False) -> None:
@@ -34,7 +36,10 @@ def runs_diff(one: str, other: str, db: str = DEFAULT_DATABASE, json: bool = Fal
         facts = {"runs": [run.run_key for run in differences.runs], "settings": differences.settings}
         echo_json({**facts, "metrics": metrics, **_facts(differences)}, indent=1)
     else:
-        _print_comparison(differences)
+        one, other = (run.run_key[:12] for run in differences.runs)
+        heads = (one, other) if one != other else ("one", "other")
+        _print_pairs("settings", differences.settings, heads)
+        _print_outcomes(differences, heads)
 
 
 def runs_replay(
@@ -58,8 +63,13 @@ def runs_replay(
         states = [run.state for run in replay.runs]
         facts = {"run_key": replay.runs[0].run_key, "identical": replay.identical, "states": states}
         echo_json({**facts, "metrics": metrics, **_facts(replay)}, indent=1)
+    elif replay.identical:
+        echo("identical")
+        if replay.environment:
+            _print_pairs("environment", replay.environment, _REPLAYED)
     else:
-        _print_replay(replay)
+        metrics = {key: pair for key, pair in replay.metrics.items() if pair[0] != pair[1]}
+        _print_outcomes(replace(replay, metrics=metrics), _REPLAYED)
     if not replay.identical:
         raise typer.Exit(1)
 
@@ -72,39 +82,15 @@ def _facts(differences: Comparison) -> dict[str, Any]:
     return {"curve_difference": differences.curve, "arrays": arrays, "environment": differences.environment}
 
 
-def _print_comparison(differences: Comparison) -> None:
-    one, other = differences.runs
-    heads = (one.run_key[:12], other.run_key[:12]) if one.run_key != other.run_key else ("one", "other")
-    _print_pairs("settings", differences.settings, heads)
-    if not differences.settings:
-        echo("settings: equal")
-    if {one.state, other.state} != {"complete"}:
-        _print_pairs("state", {"state": (one.state, other.state)}, heads)
+def _print_outcomes(differences: Comparison, heads: tuple[str, str]) -> None:
+    """Print what two runs gave, and how their environments differ."""
+    states = tuple(run.state for run in differences.runs)
+    if {*states} != {"complete"}:
+        _print_pairs("state", {"state": states}, heads)
     _print_metrics(differences.metrics, heads)
-    if differences.curve != 0:
-        _print_curve(differences.curve)
     _print_arrays(differences.arrays)
+    _print_curve(differences.curve)
     _print_pairs("environment", differences.environment, heads)
-    if not differences.environment:
-        echo("environment: equal")
-
-
-def _print_replay(replay: Comparison) -> None:
-    stored, new = (run.state for run in replay.runs)
-    if replay.identical:
-        echo("identical")
-    else:
-        if stored != new:
-            echo(f"state: stored {stored}, new {new}")
-        differing = {key: pair for key, pair in replay.metrics.items() if pair[0] != pair[1]}
-        _print_metrics(differing, ("stored", "new"))
-        if replay.metrics and not differing:
-            echo("metrics: equal")
-        _print_arrays(replay.arrays)
-        _print_curve(replay.curve)
-        if not replay.environment:
-            echo("environment: equal")
-    _print_pairs("environment", replay.environment, ("stored", "new"))
 
 
 def _print_metrics(
@@ -121,12 +107,13 @@ def _print_metrics(
 
 
 def _print_pairs(title: str, pairs: Mapping[str, tuple[Any, ...]], heads: tuple[str, ...]) -> None:
-    """Print a table with a row for each name and the values below `heads`; nothing without names."""
-    if pairs:
-        columns = {title: [*pairs]}
-        for head, values in zip(heads, zip(*pairs.values(), strict=True), strict=True):
-            columns[head] = [f"{value:.6g}" if isinstance(value, float) else plain_value(value) for value in values]
-        print_table(columns, texts=columns)
+    """Print a table with a row for each name and the values below `heads`; that all is equal without names."""
+    if not pairs:
+        return echo(f"{title}: equal")
+    columns = {title: [*pairs]}
+    for head, values in zip(heads, zip(*pairs.values(), strict=True), strict=True):
+        columns[head] = [f"{value:.6g}" if isinstance(value, float) else plain_value(value) for value in values]
+    print_table(columns, texts=columns)
 
 
 def _print_arrays(differences: Mapping[str, ArrayDifference]) -> None:
