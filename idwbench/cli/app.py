@@ -38,9 +38,9 @@ COMMANDS = {
     **{name: f"publish.{name}" for name in ("claims", "page", "publish")},
 }
 RUNS = {
-    **{name: f"runs_{name}.runs_{name}" for name in ("list", "show", "watch", "diff")},
-    **{name: f"runs.runs_{name}" for name in ("tag", "note", "rm", "export")},
-    "replay": "runs_diff.runs_replay",
+    **{name: f"stored_runs.runs_{name}" for name in ("list", "show")},
+    "watch": "runs_watch.runs_watch",
+    **{name: f"runs.runs_{name}" for name in ("diff", "tag", "note", "rm", "export", "replay")},
 }
 # New objects before Python looks for cycles, which takes a fifth of a list of 100,000 runs at its default.
 _COLLECTED = (100_000, 20, 100)

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from idwbench import Results, run_config
 from idwbench.cli.app import app
-from idwbench.cli.runs_list import row_facts
 from idwbench.cli.runs_watch import plain_lines, time_left_label, view_of
+from idwbench.cli.stored_runs import row_facts
 from idwbench.results.progress import SweepProgress, TrainingProcess
 from idwbench.results.records import SweepStatus
 

@@ -13,7 +13,7 @@ from typed import SMALL_SWEEP, files
 import idwbench
 from idwbench import Results, run_config
 from idwbench.cli.progress import SweepProgress, run_labels
-from idwbench.cli.sweep_output import failure_lines
+from idwbench.cli.sweep import failure_lines
 from idwbench.plugins import load_plugin
 from idwbench.results import leases
 from idwbench.sweep.spec import plan, read_sweep

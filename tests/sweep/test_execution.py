@@ -338,7 +338,7 @@ def test_a_search_without_its_package_or_without_the_metric_of_its_objective_end
 
 
 def test_a_dry_run_prints_the_space_of_a_search(tmp_path, capsys):
-    from idwbench.cli.sweep_output import print_plan
+    from idwbench.cli.sweep import print_plan
 
     print_plan(read_text(tmp_path, text()), str(tmp_path / "runs.db"), (), False)
     out, err = capsys.readouterr()
