@@ -32,7 +32,7 @@ def tabled(table: str, column: str, where: dict[str, Any], minus: dict[str, Any]
     rows = pandas.read_csv(PUBLISHED / f"{table}.csv", dtype=str)
     for name, value in where.items():
         rows = rows[rows[name] == str(value)]
-    values = {*rows[column]}  # tables of layers repeat what does not depend on them
+    values = {*rows[column].dropna()}  # tables of layers repeat what does not depend on them
     if len(values) != 1:
         raise LookupError(f"{table}.csv: {len(values)} values of {column} for {where}, expected one")
     return float(values.pop()) - (tabled(table, column, minus) if minus else 0)

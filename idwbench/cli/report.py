@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 from idwbench.cli.options import TableFormat, check_format, complete_table, option, refuse
 from idwbench.cli.output import echo, echo_json, write_tables
@@ -23,6 +24,10 @@ OPTIONS = {
     "metric": option(help="Metric, such as accuracy or coverage (default: the metric of the task)."),
     "interval": option("--interval", help="Add 95 % bootstrap intervals of the means over seeds."),
     "by_dataset": option("--by-dataset", help="With --table: one row for each model and a column for each data set."),
+    "capacity": option(
+        "--capacity",
+        help="With --table: the number of items that hash tables recall to 99 %, by dimensions, and how fast it grows.",
+    ),
     "split": option(
         help="Split that a leaderboard is sorted by, or that --by-dataset shows: test, holdout, validation or train "
         "(default: test)."
@@ -41,6 +46,7 @@ def report(
     metric: str | None = None,
     interval: bool = False,
     by_dataset: bool = False,
+    capacity: bool = False,
     split: str | None = None,
     top: int | None = None,
     best_over: str | None = None,
@@ -66,16 +72,13 @@ def report(
         problem = "only with --table or --leaderboard"
         refuse(problem, metric=metric, interval=interval, by_dataset=by_dataset, split=split, top=top, format=format)
         refuse(problem, best_over=best_over, measure=measure, output=output, method=method, prototypes=prototypes)
+        refuse(problem, capacity=capacity)
         return _print_contents(db, json)
-    if ranked:
-        refuse("cannot be combined with --leaderboard", table=table)
-        refuse("only with --table", by_dataset=by_dataset)
-    else:
-        refuse("only with --leaderboard", top=top, best_over=best_over)
-        refuse("only with --leaderboard or --by-dataset", split=None if by_dataset else split)
-        refuse("cannot be combined with --by-dataset", interval=by_dataset and interval)
+    given = {"metric": metric, "interval": interval, "by_dataset": by_dataset, "capacity": capacity, "split": split}
+    _check_combinations(ranked, **given, table=table, top=top, best_over=best_over)
     table_format = check_format(format, output, json)
     from idwbench.cli import quality
+    from idwbench.report.capacity_slopes import capacity_tables
     from idwbench.report.leaderboard import leaderboard as ranking
     from idwbench.report.selection import report_tables, select_runs
     from idwbench.results.store import Results
@@ -91,9 +94,30 @@ def report(
         if ranked:
             axes = [axis.strip() for axis in best_over.split(",")] if best_over is not None else []
             tables = [ranking(runs, metric, split=split, top=top, best_over=axes, intervals=interval)]
+        elif capacity:
+            tables = [*capacity_tables(results.load_runs([*runs.run_key]))]
         else:
             tables = [*report_tables(runs, metric, split, by_dataset=by_dataset, intervals=interval)]
     write_tables(tables, table_format, output, force=force)
+
+
+def _check_combinations(ranked: bool, **given: Any) -> None:
+    """Raise a usage error for options of which one forbids the other."""
+
+    def some(*names: str) -> dict[str, Any]:
+        return {name: given[name] for name in names}
+
+    if ranked:
+        refuse("cannot be combined with --leaderboard", **some("table"))
+        refuse("only with --table", **some("by_dataset", "capacity"))
+        return
+    refuse("only with --leaderboard", **some("top", "best_over"))
+    if given["by_dataset"]:
+        refuse("cannot be combined with --by-dataset", **some("interval"))
+    else:
+        refuse("only with --leaderboard or --by-dataset", **some("split"))
+    if given["capacity"]:
+        refuse("cannot be combined with --capacity", **some("metric", "interval", "by_dataset"))
 
 
 def _print_contents(db: str, as_json: bool) -> None:

@@ -115,6 +115,10 @@ def _write_item(
     from idwbench.report.leaderboard import leaderboard
     from idwbench.report.selection import report_tables, tables_of
 
+    if item.capacity:
+        from idwbench.report.capacity_slopes import capacity_tables
+
+        return _write_tables(capacity_tables(runs), paths)
     if item.ranked is not None:
         board = leaderboard(runs, item.metric, split=item.ranked, best_over=item.best_over, intervals=True)
         return _write_tables([board], paths)

@@ -34,6 +34,7 @@ class Item:
         figure: The name of the figure; None for a table.
         metric: The metric of a table; None for the headline metric.
         by_dataset: Whether a table has a column for each data set.
+        capacity: Whether a table is that of the capacities of hash tables.
         ranked: The split that a leaderboard is sorted by; None for a table by method.
         best_over: Settings of which a leaderboard shows the values with the best validation metric.
     """
@@ -44,6 +45,7 @@ class Item:
     figure: str | None = None
     metric: str | None = None
     by_dataset: bool = False
+    capacity: bool = False
     ranked: str | None = None
     best_over: tuple[str, ...] = ()
 

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import geometric_mean
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,7 @@ __all__ = [
     "capacity",
     "capacity_table",
     "fit_capacity",
+    "items_label",
     "law_label",
     "lookup_capacities",
     "lookup_runs",
@@ -98,8 +99,8 @@ def capacity(recalls: Mapping[int, float], threshold: float = 0.99) -> Capacity:
     return Capacity(float(items[-1]), "above")
 
 
-def fit_capacity(capacities: Mapping[int, Mapping[int, Capacity]]) -> CapacityFit | None:
-    """Return the better law for capacities by dimensions and seed; None with fewer than 3 dimensions to fit.
+def fit_capacity(capacities: Mapping[int, Mapping[int, Capacity]], laws: Sequence[Law] = LAWS) -> CapacityFit | None:
+    """Return the better of some laws for capacities by dimensions and seed; None with fewer than 3 dimensions to fit.
 
     Only seeds that exist at every dimension are used, and dimensions at which none of them is censored.
     """
@@ -111,11 +112,11 @@ def fit_capacity(capacities: Mapping[int, Mapping[int, Capacity]]) -> CapacityFi
     total = float(((logs - logs.mean()) ** 2).sum())
     abscissas = {"power": np.log(fitted), "exponential": np.array(fitted, float)}
     fits, r_squared = {}, {}
-    for law in LAWS:
+    for law in laws:
         fits[law] = np.polyfit(abscissas[law], logs.mean(0), 1)
         residual = float(((logs - np.polyval(fits[law], abscissas[law])) ** 2).sum())
         r_squared[law] = 1 - residual / total if total > 1e-20 * logs.size else 1.0  # equal but for rounding
-    law = max(LAWS, key=lambda name: r_squared[name])
+    law = max(laws, key=lambda name: r_squared[name])
     slope, intercept = map(float, fits[law])
     chosen = np.random.default_rng(0).integers(len(logs), size=(_RESAMPLES, len(logs)))
     centred = abscissas[law] - abscissas[law].mean()
@@ -254,7 +255,18 @@ def capacity_table(capacities: Sequence[Capacities]) -> Table:
             "< and >: some seeds are below at the smallest, or not below at the largest number of items that was run.",
             "The law is fitted to all seeds at the dimensions without < or >.",
         ),
+        records=lambda: [_record(each, d, own) for each in capacities for d, own in each.by_dimensions.items()],
     )
+
+
+def _record(each: Capacities, dimensions: int, own: Mapping[int, Capacity]) -> dict[str, Any]:
+    """Return the capacities of one model at some dimensions with full precision; the mean is geometric."""
+    items, sides = [one.items for one in own.values()], [one.censored for one in own.values()]
+    return {
+        **{"model": each.of.label, "data": each.of.data, "dimensions": dimensions, "n": len(items)},
+        **{"items_mean": geometric_mean(items), "items_low": min(items), "items_high": max(items)},
+        **{"below": sides.count("below"), "above": sides.count("above")},
+    }
 
 
 def _cell(found: Mapping[int, Capacity]) -> str:
@@ -265,11 +277,12 @@ def _cell(found: Mapping[int, Capacity]) -> str:
     sides = {each.censored for each in found.values()}
     mark = "<" if "below" in sides else ">" if "above" in sides else ""
     if len(sides) == 1 and mark:
-        return f"{mark}{_number(values[0])}"
-    return f"{mark}{_number(geometric_mean(values))} ({_number(min(values))} to {_number(max(values))})"
+        return f"{mark}{items_label(values[0])}"
+    return f"{mark}{items_label(geometric_mean(values))} ({items_label(min(values))} to {items_label(max(values))})"
 
 
-def _number(value: float) -> str:
+def items_label(value: float) -> str:
+    """Return a number of items in words: ``12.8``, or ``1,376`` from ten on."""
     return f"{value:,.0f}" if value >= 10 else plain_value(round(value, 1))
 
 
