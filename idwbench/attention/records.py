@@ -19,6 +19,7 @@ __all__ = [
     "Weighting",
     "check_learned_numbers",
     "find_record",
+    "parameters_label",
 ]
 
 ParameterValue = float | str
@@ -89,12 +90,6 @@ class Parameter:
             raise ConfigError(f"{expected}, got {value!r}", location=(self.name,))
         return number
 
-    def label(self, value: ParameterValue) -> str:
-        """Return the label of a value in tables: ``p=2``, ``h=loo``, ``1/√features``."""
-        if isinstance(value, str):
-            return f"{self.symbol}{value}" if self.choices and self.symbol else f"{self.symbol or self.name}={value}"
-        return f"{self.symbol or self.name}={repr(value).removesuffix('.0')}"
-
 
 @dataclass(frozen=True)
 class Record:
@@ -143,13 +138,24 @@ class Record:
                 del values[name]
         return values
 
-    def label(self, values: Mapping[str, ParameterValue]) -> str:
-        """Return ``p=2, ε=0.001`` for the values of its parameters, in their order."""
-        known = [p for p in self.parameters if p.name in values]
-        unknown = [Parameter(name, 0.0) for name in sorted(values.keys() - {p.name for p in known})]
-        if self.labelled is not None:
-            known = [p for p in known if p.name in self.labelled or values[p.name] != p.default]
-        return ", ".join(p.label(values[p.name]) for p in [*known, *unknown])
+
+def parameters_label(record: Record | None, values: Mapping[str, ParameterValue]) -> str:
+    """Return ``p=2, ε=0.001``, or ``1/√features``, for values of the parameters of a record, in their order.
+
+    Without a record, as for a method of a plugin that is not loaded, they are shown as they are.
+    """
+    if record is None:
+        return ", ".join(f"{name}={value}" for name, value in values.items())
+    known = [p for p in record.parameters if p.name in values]
+    unknown = [Parameter(name, 0.0) for name in sorted(values.keys() - {p.name for p in known})]
+    if record.labelled is not None:
+        known = [p for p in known if p.name in record.labelled or values[p.name] != p.default]
+    words = []
+    for p in [*known, *unknown]:
+        value = values[p.name]
+        sign = "" if p.choices and p.symbol and isinstance(value, str) else "="
+        words.append(f"{p.symbol or p.name}{sign}{value if isinstance(value, str) else repr(value).removesuffix('.0')}")
+    return ", ".join(words)
 
 
 _R = TypeVar("_R", bound=Record)

@@ -10,6 +10,7 @@ import numpy as np
 import pandas
 from numpy.typing import NDArray
 
+from idwbench.attention.records import parameters_label
 from idwbench.attention.scores import METHODS
 from idwbench.claims.definitions import Series, difference
 from idwbench.errors import ResultsError
@@ -156,7 +157,7 @@ def _name(dataset: str, model: Model) -> str:
     """Return ``idw, 16 prototypes, p=1``."""
     method = METHODS.get(model["method"])
     numbers = {name: float(value) for name, value in model.items() if name in ("power", "epsilon")}
-    words = [model["method"], f"{model['prototypes']} prototypes", method.label(numbers) if method else ""]
+    words = [model["method"], f"{model['prototypes']} prototypes", parameters_label(method, numbers) if method else ""]
     words += ["patch study"] if model.get("kind") == "patch_study" else []
     words += ["MNIST"] if dataset == MNIST else []
     return ", ".join(word for word in words if word)

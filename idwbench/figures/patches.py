@@ -236,7 +236,7 @@ def patch_influence_figure(selection: Selection) -> Figure:
 def _related_studies(selection: Selection) -> Related:
     """Return the complete studies by setting, of which all else is equal and most are stored."""
     complete = [run for run in selection.runs if run.config.model.kind == _KIND and run.state == "complete"]
-    studies = [run for run in complete if not run.config.model.is_comparison]
+    studies = [run for run in complete if not getattr(run.config.model, "compare", False)]
     if not studies:
         hint = "run the sweep paper_patches_two_moons or paper_patches_mnist"
         raise ConfigError(f"no complete run of kind '{_KIND}'", hint=hint)

@@ -55,7 +55,7 @@ Compared = tuple[Row, Mapping[str, Mapping[str, Statistic]]]
 def compared_models(runs: Runs) -> list[Compared]:
     """Return each model of the complete runs that compare ways to mend predictions, in the order of its first run."""
     table = run_table(runs)
-    is_compared = table.config.map(lambda config: config.model.is_comparison).astype(bool)
+    is_compared = table.config.map(lambda config: getattr(config.model, "compare", False)).astype(bool)
     table = table[is_compared & (table.state == "complete")]
     measures = [*PATCH_MEASURES, "relative_radius", *(f"{name}{TOGETHER}" for name in PATCH_MEASURES)]
     by_measure = {name: {row.number: row.statistics for row in rows(table, name)} for name in [*measures, "patched"]}

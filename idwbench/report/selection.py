@@ -91,7 +91,7 @@ def tables_of(runs: Runs) -> Literal["dual_form", "memory", "repairs", "sections
         return "dual_form"
     if any(model.kind == "memory_study" for model in models):
         return "memory"
-    return "repairs" if any(model.is_comparison for model in models) else "sections"
+    return "repairs" if any(getattr(model, "compare", False) for model in models) else "sections"
 
 
 def report_tables(

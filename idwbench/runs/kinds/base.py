@@ -22,7 +22,6 @@ __all__ = [
     "check_softmax",
     "given_method",
     "learned_label",
-    "method_label",
 ]
 
 _LEARNED_LABELS = {"learned_power": "learned p", "learned_temperature": "learned temperature"}
@@ -103,11 +102,6 @@ class ModelSettings(Settings):
     def parameters_label(self) -> str:
         """Label of the parameters and other settings in tables."""
 
-    @property
-    def is_comparison(self) -> bool:
-        """Whether the run compares ways to mend predictions, which is a setting of some kinds."""
-        return getattr(self, "compare", False)
-
     def replace_parameters(self, values: Mapping[str, ParameterValue]) -> Self:
         """Return a copy with other values of the parameters."""
         return self.model_copy(update={"parameters": dict(values)})
@@ -178,9 +172,3 @@ def learned_label(settings: Mapping[str, Any]) -> str:
     """Return ``QK-norm rms, learned p, learned temperature`` for values of the `LEARNED_NUMBERS`."""
     words = [f"QK-norm {settings['qk_norm']}"] if settings["qk_norm"] != "none" else []
     return ", ".join([*words, *(label for name, label in _LEARNED_LABELS.items() if settings[name])])
-
-
-def method_label(name: str, parameters: Mapping[str, ParameterValue]) -> str:
-    """Return ``p=2, ε=0.001`` for the parameters of a method, which may be that of a plugin that is not loaded."""
-    method = METHODS.get(name)
-    return method.label(parameters) if method else ", ".join(f"{key}={value}" for key, value in parameters.items())

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from idwbench.attention.records import Method, Parameter, ParameterValue, Record
+from idwbench.attention.records import Method, Parameter, ParameterValue, Record, parameters_label
 from idwbench.attention.scores import get_method
 from idwbench.attention.weightings import WEIGHTINGS, get_weighting
 from idwbench.errors import ConfigError, did_you_mean
@@ -78,7 +78,7 @@ class HashTableConfig(NoPrototypes, NoPlugin, ModelSettings):
     def parameters_label(self) -> str:
         """Label of the other settings in tables: ``softmax, QK-norm, p=2, ε=0.001, linear projections``."""
         words = [self.weighting, _SCALING_LABELS[self.scaling]]
-        words += [parameter.label(self.parameters[parameter.name]) for parameter in self._declared]
+        words.append(parameters_label(Record("", "", parameters=self._declared), self.parameters))
         words += [f"{self.projections} projections"] if self.projections != "none" else []
         words += ["also of values"] if self.project_values else []
         return ", ".join(filter(None, words))

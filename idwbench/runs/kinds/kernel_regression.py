@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from idwbench.attention.kernels import KERNELS, get_kernel
-from idwbench.attention.records import ParameterValue
+from idwbench.attention.records import ParameterValue, parameters_label
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.runs.kinds.base import ModelSettings, NoPlugin, NoPrototypes
 
@@ -39,7 +39,7 @@ class KernelRegressionConfig(NoPrototypes, NoPlugin, ModelSettings):
     @property
     def parameters_label(self) -> str:
         """Label of the parameters in tables: ``h=0.5``, ``h=loo`` or ``p=2, ε=0``."""
-        return get_kernel(self.kernel).label(self.parameters)
+        return parameters_label(get_kernel(self.kernel), self.parameters)
 
     @classmethod
     def completed(cls, fields: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:

@@ -7,10 +7,17 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from idwbench.attention.records import LEARNED_NUMBERS, Method, ParameterValue, QkNorm, check_learned_numbers
+from idwbench.attention.records import (
+    LEARNED_NUMBERS,
+    Method,
+    ParameterValue,
+    QkNorm,
+    check_learned_numbers,
+    parameters_label,
+)
 from idwbench.attention.scores import METHODS, get_method
 from idwbench.errors import ConfigError, did_you_mean
-from idwbench.runs.kinds.base import ModelSettings, check_parameter_names, check_softmax, learned_label, method_label
+from idwbench.runs.kinds.base import ModelSettings, check_parameter_names, check_softmax, learned_label
 from idwbench.runs.settings import Count, added_in_0_2
 
 __all__ = [
@@ -120,11 +127,11 @@ class NetworkConfig(ModelSettings):
         words = [f"{name} {getattr(self, name)}" for name in ENCODERS[self.encoder]]
         attention = [learned_label(self.attention_learned)]
         if self.attention and self.attention_parameters:
-            attention.insert(0, method_label(self.attention, self.attention_parameters))
+            attention.insert(0, parameters_label(METHODS.get(self.attention), self.attention_parameters))
         words += [f"attention {', '.join(filter(None, attention))}"] if any(attention) else []
         head = [learned_label(self.head_learned)]
         if self.head_parameters:
-            head.insert(0, method_label(self.head, self.head_parameters))
+            head.insert(0, parameters_label(METHODS.get(self.head), self.head_parameters))
         words += [f"head {', '.join(filter(None, head))}"] if any(head) else []
         if self.head != LINEAR and self.initialisation != "samples":
             words.append(f"initialisation {self.initialisation}")

@@ -6,8 +6,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from idwbench.attention.records import ParameterValue
-from idwbench.runs.kinds.base import ModelSettings, given_method, method_label
+from idwbench.attention.records import ParameterValue, parameters_label
+from idwbench.attention.scores import METHODS
+from idwbench.runs.kinds.base import ModelSettings, given_method
 from idwbench.runs.settings import Count, added_in_0_2
 
 __all__ = ["PrototypesConfig"]
@@ -42,7 +43,7 @@ class PrototypesConfig(ModelSettings):
     @property
     def parameters_label(self) -> str:
         """Label of the parameters in tables: ``p=2, ε=0.001``."""
-        words = [method_label(self.method, self.parameters)]
+        words = [parameters_label(METHODS.get(self.method), self.parameters)]
         if self.initialisation != "default":
             words.append(f"initialisation {self.initialisation}")
         if self.initial_values != "default":

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from idwbench.attention.records import Parameter, ParameterValue, Record, find_record
+from idwbench.attention.records import Parameter, ParameterValue, Record, find_record, parameters_label
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.runs.dataset_base import DatasetConfig, Task
 from idwbench.runs.kinds.base import ModelSettings, NoPlugin, NoPrototypes
@@ -231,7 +231,7 @@ class ScikitLearnConfig(NoPrototypes, NoPlugin, ModelSettings):
     @property
     def parameters_label(self) -> str:
         """Label of the parameters in tables: the main ones, and those that differ from their default."""
-        words = [self.definition.label(self.parameters), "standardised" if self.standardise else ""]
+        words = [parameters_label(self.definition, self.parameters), "standardised" if self.standardise else ""]
         return ", ".join(filter(None, words))
 
     def check_dataset(self, dataset: DatasetConfig) -> None:

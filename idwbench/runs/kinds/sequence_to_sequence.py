@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from idwbench.attention.records import Parameter, ParameterValue, Record
+from idwbench.attention.records import Parameter, ParameterValue, Record, parameters_label
 from idwbench.attention.scores import METHODS
 from idwbench.attention.weightings import get_weighting
 from idwbench.errors import ConfigError, did_you_mean
@@ -17,7 +17,6 @@ from idwbench.runs.kinds.base import (
     check_parameter_names,
     check_softmax,
     given_method,
-    method_label,
 )
 from idwbench.runs.settings import Count
 
@@ -66,7 +65,7 @@ class SequenceToSequenceConfig(NoPrototypes, ModelSettings):
             chosen = get_weighting(self.weighting)
             own = {name: value for name, value in self.parameters.items() if chosen.takes(name)}
             others = {name: value for name, value in self.parameters.items() if name not in own}
-            words = [self.weighting, method_label(self.method, others), chosen.label(own)]
+            words = [self.weighting, parameters_label(METHODS.get(self.method), others), parameters_label(chosen, own)]
         words += [f"{name} {getattr(self, name)}" for name in ("embedding", "width")]
         words += [] if self.plugin_sha256 is None else [f"plugin {self.plugin_sha256[:8]}"]
         return ", ".join(filter(None, words))

@@ -6,7 +6,8 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from idwbench.attention.records import LEARNED_NUMBERS, ParameterValue, QkNorm, check_learned_numbers
+from idwbench.attention.records import LEARNED_NUMBERS, ParameterValue, QkNorm, check_learned_numbers, parameters_label
+from idwbench.attention.scores import METHODS
 from idwbench.errors import ConfigError
 from idwbench.runs.dataset_base import DatasetConfig, LanguageConfig
 from idwbench.runs.kinds.base import (
@@ -16,7 +17,6 @@ from idwbench.runs.kinds.base import (
     check_softmax,
     given_method,
     learned_label,
-    method_label,
 )
 from idwbench.runs.settings import Count, added_in_0_2
 
@@ -65,7 +65,7 @@ class LanguageModelConfig(NoPrototypes, ModelSettings):
     @property
     def parameters_label(self) -> str:
         """Label of the parameters in tables: ``p=2, ε=0.001, depth 2, width 64, heads 4, context 64``."""
-        words = [method_label(self.method, self.parameters), learned_label(self.learned)]
+        words = [parameters_label(METHODS.get(self.method), self.parameters), learned_label(self.learned)]
         words += [f"{name} {getattr(self, name)}" for name in ("depth", "width", "heads", "context")]
         words += [] if self.plugin_sha256 is None else [f"plugin {self.plugin_sha256[:8]}"]
         return ", ".join(filter(None, words))
