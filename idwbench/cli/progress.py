@@ -18,6 +18,7 @@ from idwbench.report.labels import count_label, dataset_words, setting_label, va
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
 from idwbench.runs.dataset_base import DatasetConfig
+from idwbench.runs.datasets import dataset_label
 from idwbench.runs.metrics import HEADLINES
 from idwbench.runs.protocol import Protocol
 from idwbench.runs.results import RunResult
@@ -73,7 +74,7 @@ def run_labels(
     names: dict[DatasetConfig, str] = {}
     datasets = [] if spec is None else [dataset for dataset, _ in spec.datasets]
     if len(datasets) > 1:
-        words = dataset_words(datasets)
+        words = dataset_words([dataset_label(dataset) for dataset in datasets], datasets)
         names = {dataset: " · ".join(parts) for dataset, parts in zip(datasets, words, strict=True)}
 
     def label(config: RunConfig) -> str:

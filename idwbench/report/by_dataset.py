@@ -20,7 +20,7 @@ from idwbench.report.tables import (
     Table,
     nonempty,
     row_columns,
-    statistic_column,
+    statistic_columns,
 )
 
 __all__ = ["by_dataset", "section_headers"]
@@ -52,17 +52,23 @@ def by_dataset(sections: Sequence[Section], split: str | None = None) -> tuple[T
     headers = section_headers(sections)
     by_model = [{row.model.identity(): row.statistics.get(split) for row in section.rows} for section in sections]
     measured = [[own.get(row.model.identity()) for row in models] for own in by_model]
-    cells = [(place, {split: one} if one else {}) for place, column in enumerate(measured) for one in column]
+    cells = [
+        (place, {split: replace(one, interval=None)} if one else {})
+        for place, column in enumerate(measured)
+        for one in column
+    ]
     compared, tests = compare(cells, metric)
-    columns = []
-    for place, header in enumerate(headers):
-        marked = [by_split.get(split) for by_split in compared[place * len(models) :][: len(models)]]
-        columns.append(statistic_column(header, header, metric, marked, compared=True))
+    size = len(models)
+    marked = {
+        header: [by_split.get(split) for by_split in compared[place * size : (place + 1) * size]]
+        for place, header in enumerate(headers)
+    }
+    columns = [*statistic_columns(metric, marked, headers)]
     parts = [columns[start : start + _COLUMNS_OF_A_TABLE] for start in range(0, len(columns), _COLUMNS_OF_A_TABLE)]
     if len(sections) > 1:
         parts[-1].append(Column("rank", "mean rank", _ranks(measured, metric), numeric=True))
     counts = Column("prototypes", "prototypes", [str(row.model.prototypes or MISSING) for row in models], numeric=True)
-    first = nonempty([*row_columns(models, MODEL_COLUMNS[:2]), counts])
+    first = nonempty([*row_columns(models, *MODEL_COLUMNS[:2]), counts])
     tables = [
         Table(
             title=_title(sections),
@@ -72,9 +78,8 @@ def by_dataset(sections: Sequence[Section], split: str | None = None) -> tuple[T
         )
         for part in parts
     ]
-    whole = section_tables(sections)
     tables[-1] = replace(tables[-1], notes=_notes(sections, headers, tests))
-    records = [table.records for table in whole]
+    records = [table.records for table in section_tables(sections)]
     tables[0] = replace(tables[0], records=lambda: [one for read in records for one in read()])
     return tuple(tables)
 

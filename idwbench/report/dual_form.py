@@ -12,13 +12,15 @@ from idwbench.report.labels import constants_title, varying_settings
 from idwbench.report.references import DUAL_FORM_NOTE, SHARES, published_values
 from idwbench.report.statistics import Statistic
 from idwbench.report.tables import (
+    DIVERGED,
     MISSING,
+    N_RUNS,
     Column,
     Table,
     nonempty,
     row_columns,
     setting_column,
-    statistic_column,
+    statistic_columns,
 )
 from idwbench.results.records import RESULT_STATES
 from idwbench.runs.datasets import DATASETS, PartsConfig
@@ -30,11 +32,14 @@ __all__ = ["dual_form"]
 _SPREAD = "mean ± sample standard deviation over n seeds"
 _MEANING = "the class with the largest total attention of the layer is the target or the output"
 _HEADERS = dict(zip(SHARES, ("target if wrong", "output if wrong", "both if right"), strict=True))
+_HEADERS |= {"accuracy": "test accuracy", "before": "before the second"}
+_HEADERS |= zip(
+    ATTENDED_PLACES, ("target", "answer", "another", "target there", "answer there", "another there"), strict=True
+)
 _ABOUT_SHARES = (
     "target if wrong, output if wrong: of the test inputs with a wrong answer, whose number is under wrong; both if "
     "right: of the other test inputs."
 )
-_PLACE_HEADERS = ("target", "answer", "another", "target there", "answer there", "another there")
 _ABOUT_PLACES = (
     "Here each class of each part is apart. target, answer, another: classes of the part that the inputs are of, where "
     "answer is the class that is answered if it is not the target; there: the same classes of the other part."
@@ -161,16 +166,15 @@ def _accuracies(lines: Sequence[_Line], settings: Sequence[str], title: str) -> 
     shown = [line.row for line, *_ in tasks]
     after = [line.metrics.get(metric) for line, _, metric, *_ in tasks]
     before = [line.metrics.get(f"{metric}_before") for line, _, metric, *_ in tasks]
-    n, diverged, *_ = row_columns(shown)
     columns = [
         *_setting_columns(settings, shown),
         Column("task", "task", [task for _, task, *_ in tasks]),
-        n,
-        statistic_column("accuracy", "test accuracy", "accuracy", after),
+        *row_columns(shown, N_RUNS),
+        *statistic_columns("accuracy", {"accuracy": after}, headers=_HEADERS),
         _paper_column("paper", ".0f", [published for *_, published, _ in tasks]),
-        statistic_column("before", "before the second", "accuracy", before),
+        *statistic_columns("accuracy", {"before": before}, headers=_HEADERS),
         _paper_column("paper before", ".0f", [earlier for *_, earlier in tasks]),
-        diverged,
+        *row_columns(shown, DIVERGED),
     ]
     second = "; before the second: that on the first part before the second began" if any(before) else ""
     caption = f"Metric: accuracy in %, {_SPREAD}{second}."
@@ -184,12 +188,12 @@ def _shares(lines: Sequence[_Line], settings: Sequence[str]) -> Table:
     columns = [
         *_setting_columns(settings, shown),
         Column("layer", "layer", [name for _, _, name, _ in layers]),
-        row_columns(shown)[0],
+        *row_columns(shown, N_RUNS),
         Column("wrong", "wrong", counts, numeric=True),
     ]
-    for share, header in _HEADERS.items():
+    for share in SHARES:
         own = [line.metrics.get(f"{share}_{number}") for line, number, *_ in layers]
-        columns.append(statistic_column(share, header, f"{share}_0", own))
+        columns += statistic_columns(f"{share}_0", {share: own}, headers=_HEADERS)
         columns.append(_paper_column(f"paper {share}", ".1f", [published.get(share) for *_, published in layers]))
     title, groups = "Class of the largest total attention of each layer", tuple(row.number for row in shown)
     return Table(title, nonempty(columns), groups, f"Share in %, {_SPREAD}: {_MEANING}.")
@@ -202,11 +206,11 @@ def _places(cells: Sequence[_Cell], settings: Sequence[str]) -> Table:
         Column("layer", "layer", [cell.layer for cell in cells]),
         Column("part", "test inputs", [cell.part for cell in cells]),
         Column("answers", "answers", [cell.answers for cell in cells]),
-        row_columns(shown)[0],
+        *row_columns(shown, N_RUNS),
         Column("inputs", "number", [_count(cell.inputs) for cell in cells], numeric=True),
     ]
-    for place, (name, header) in enumerate(zip(ATTENDED_PLACES, _PLACE_HEADERS, strict=True)):
-        columns.append(statistic_column(name, header, f"{name}_0", [cell.places[place] for cell in cells]))
+    for place, name in enumerate(ATTENDED_PLACES):
+        columns += statistic_columns(f"{name}_0", {name: [cell.places[place] for cell in cells]}, headers=_HEADERS)
     title, groups = (
         "Class and part of the largest total attention of each layer",
         tuple((cell.row.number, cell.layer) for cell in cells),

@@ -10,7 +10,6 @@ from typing import Any
 from idwbench.attention.scores import METHODS
 from idwbench.runs.config import RunConfig
 from idwbench.runs.dataset_base import DatasetConfig
-from idwbench.runs.datasets import dataset_label
 from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.kinds.scikit_learn import SCIKIT_LEARN_METHODS, ScikitLearnConfig
 from idwbench.runs.metrics import METRICS
@@ -134,9 +133,8 @@ def varying_settings(settings: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     return tuple(name for name in setting_names(settings) if name in varying)
 
 
-def dataset_words(datasets: Sequence[DatasetConfig]) -> list[list[str]]:
+def dataset_words(labels: Sequence[str], datasets: Sequence[DatasetConfig]) -> list[list[str]]:
     """Return for each data set its label, and its settings that differ from the default or among equal labels."""
-    labels = [*map(dataset_label, datasets)]
     values: dict[tuple[str, str], set[object]] = defaultdict(set)
     for label, dataset in zip(labels, datasets, strict=True):
         for name, value in dataset:

@@ -23,16 +23,18 @@ from idwbench.report.frame import (
 from idwbench.report.labels import constants_title, count_label, sortable, varying_settings
 from idwbench.report.statistics import SPLITS, compare, higher_is_better, present_splits, rounded, with_intervals
 from idwbench.report.tables import (
+    DIVERGED,
     MISSING,
+    N_RUNS,
     REMOVABLE,
+    ROW_COLUMNS,
     Column,
     Table,
     caption,
-    nonempty,
     row_columns,
     row_record,
     setting_column,
-    split_columns,
+    statistic_columns,
 )
 from idwbench.runs.metrics import METRICS
 
@@ -152,16 +154,18 @@ def _table(
 ) -> Table:
     rows = [row for _, row in board]
     splits = (split, *(other for other in present_splits(row.statistics for row in rows) if other != split))
-    n, diverged, *facts = row_columns(rows)
+    known = {split: [row.statistics.get(split) for row in rows] for split in splits}
     ranks = Column("rank", "rank", [MISSING if rank is None else str(rank) for rank, _ in board], numeric=True)
-    columns = [
-        *(setting_column(name, [row.settings.get(name, MISSING) for row in rows]) for name in settings),
-        *(n, diverged, *split_columns(splits, metric, rows), *facts),
-    ]
     order = f"; sorted by {split}, {'highest' if higher_is_better(metric) else 'lowest'} first"
     return Table(
         title="",
-        columns=(ranks, *nonempty(columns, {split, "n", *settings})),
+        columns=(
+            ranks,
+            *(setting_column(name, [row.settings.get(name, MISSING) for row in rows]) for name in settings),
+            *row_columns(rows, N_RUNS, DIVERGED),
+            *statistic_columns(metric, known, {*known} - {"train"} or known),
+            *row_columns(rows, *ROW_COLUMNS),
+        ),
         groups=(None,) * len(board),
         caption=caption(metric, rows, among, order),
         removable=tuple(name for name in REMOVABLE if name.split()[0] != split),

@@ -11,7 +11,7 @@ import pandas
 from idwbench.report.frame import Row, Runs, rows, run_notes, run_table, with_metric
 from idwbench.report.labels import constants_title
 from idwbench.report.statistics import Statistic
-from idwbench.report.tables import Column, Table, nonempty, statistic_column
+from idwbench.report.tables import Column, Table, nonempty, statistic_columns
 from idwbench.runs.kinds.memory_study import MemoryStudyConfig
 from idwbench.runs.metrics import FORGETTING_MEASURES, FORGETTING_WAYS
 
@@ -26,7 +26,8 @@ _WAY_LABELS = {
     "retrained": "trained again without it",
     "other_seed": "the same, another seed",
 }
-_HEADERS = ("accuracy on it", "on the rest", "other answers", "total variation")
+_WORDS = ("accuracy on it", "on the rest", "other answers", "total variation")
+_HEADERS = dict(zip(FORGETTING_MEASURES, _WORDS, strict=True))
 KEEP_LABELS = {
     "top": "largest attention",
     "recent": "most recent",
@@ -88,8 +89,9 @@ def _forgetting_table(studies: Sequence[Row], table: pandas.DataFrame) -> Table:
         Column("mask", "mask", [_study(row).mask or "" for row, _ in lines]),
         Column("network", "network", [_WAY_LABELS[way] for _, way in lines]),
         Column("n", "n", [str(row.n) for row, _ in lines], numeric=True),
-        *(statistic_column(*pair, pair[0], known[pair[0]]) for pair in zip(FORGETTING_MEASURES, _HEADERS, strict=True)),
     ]
+    for name in FORGETTING_MEASURES:
+        columns += statistic_columns(name, {name: known[name]}, headers=_HEADERS)
 
     def records() -> list[dict[str, Any]]:
         return [
@@ -127,11 +129,9 @@ def _limited_table(memories: Sequence[LimitedMemory], metric: str) -> Table:
         Column("dataset", "dataset", [one.row.config.dataset_label for one in memories]),
         Column("slots", "slots", [f"{one.slots:,}" for one in memories], numeric=True),
         Column("n", "n", [str(one.row.n) for one in memories], numeric=True),
-        *(
-            statistic_column(rule, label, metric, [one.statistics[metric].get(rule) for one in memories])
-            for rule, label in KEEP_LABELS.items()
-        ),
     ]
+    rules = {rule: [one.statistics[metric].get(rule) for one in memories] for rule in KEEP_LABELS}
+    columns += statistic_columns(metric, rules, headers=KEEP_LABELS)
 
     def records() -> list[dict[str, Any]]:
         return [

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from operator import add
 from typing import Any
 
 import pandas
@@ -29,19 +31,21 @@ from idwbench.report.labels import (
 from idwbench.report.references import SOURCES, Reference, ReferenceSource, find_reference, reference_notes
 from idwbench.report.statistics import compare, present_splits, with_intervals
 from idwbench.report.tables import (
+    DIVERGED,
     MODEL_COLUMNS,
+    N_RUNS,
     REMOVABLE,
+    ROW_COLUMNS,
     Column,
     Table,
     caption,
-    nonempty,
     row_columns,
     row_record,
-    split_columns,
+    statistic_columns,
 )
 from idwbench.runs.config import RunConfig
 from idwbench.runs.dataset_base import DatasetConfig
-from idwbench.runs.datasets import DATASETS, dataset_identity, dataset_label
+from idwbench.runs.datasets import DATASETS, dataset_identity
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.metrics import METRICS
 from idwbench.runs.protocol import DEFAULT_PROTOCOLS, Protocol
@@ -112,7 +116,12 @@ def summarise(runs: Runs, metric: str | None = None, *, intervals: bool = False)
     table = run_table(runs)
     if metric is not None:
         check_metric(table, metric)
-    table = table.iloc[table.setting.map(_places(table)).argsort(kind="stable")]
+    settings = table.drop_duplicates("setting")
+    order = dict(
+        zip(settings.setting, map(_order, settings.config, settings.dataset, settings.data_seeds), strict=True)
+    )
+    places = pandas.Categorical(table.setting, sorted(order, key=order.__getitem__)).codes
+    table = table.iloc[places.argsort(kind="stable")]
     measured = {name: with_metric(table, name) for name in ([metric] if metric else table.headline.unique())}
     groups: list[tuple[str, pandas.DataFrame]] = []
     n_lacking = 0
@@ -124,8 +133,9 @@ def summarise(runs: Runs, metric: str | None = None, *, intervals: bool = False)
             groups.append((metric or headline, group))
         elif metric in METRICS and METRICS[metric].task in (None, task):  # of a task that may have the metric
             n_lacking += int(((group.state == "complete") & ~group.kind_lacks_metric).sum())
-    first = [(group.config.iloc[0].dataset, len(group.data_seeds.iloc[0])) for _, group in groups]
-    words = dataset_words([dataset.model_copy(update={"seed": 0} if n else {}) for dataset, n in first])
+    firsts = [group.iloc[0] for _, group in groups]
+    datasets = [run.config.dataset.model_copy(update={"seed": 0} if run.data_seeds else {}) for run in firsts]
+    words = dataset_words([run.dataset for run in firsts], datasets)
     sections = [_section(own, name, group, intervals) for own, (name, group) in zip(words, groups, strict=True)]
     if sections and n_lacking:
         note = f"{count_label(n_lacking, 'complete run')} of other tables without the metric '{metric}'; not shown."
@@ -157,14 +167,7 @@ def _section(words: Sequence[str], metric: str, table: pandas.DataFrame, interva
     return Section(title, protocol, config, metric, tuple(ordered), references, notes, runs, seeds)
 
 
-def _places(table: pandas.DataFrame) -> dict[int, int]:
-    """Return the place of each setting in reports."""
-    settings = table.drop_duplicates("setting")
-    keys = dict(zip(settings.setting, map(_order, settings.config, settings.data_seeds), strict=True))
-    return {setting: place for place, setting in enumerate(sorted(keys, key=keys.__getitem__))}
-
-
-def _order(config: RunConfig, data_seeds: Sequence[int]) -> tuple[object, ...]:
+def _order(config: RunConfig, label: str, data_seeds: Sequence[int]) -> tuple[object, ...]:
     """Return a key that sorts by data set, protocol (the default first), prototypes, method, and other settings.
 
     Data sets that differ only in their seed are together where these are replicates.
@@ -176,7 +179,7 @@ def _order(config: RunConfig, data_seeds: Sequence[int]) -> tuple[object, ...]:
     first = {"prototypes": model.prototypes, "method": model.method, **ordered_parameters(model)}
     others = {name: value for name, value in model if name not in first and name != "parameters"}
     return (
-        *([*DATASETS].index(dataset.name), dataset_label(dataset), sortable(settings), not own),
+        *([*DATASETS].index(dataset.name), label, sortable(settings), not own),
         *(sortable(dict(protocol)), sortable(first), sortable(others), dataset.seed),
     )
 
@@ -186,48 +189,49 @@ def section_tables(sections: Sequence[Section]) -> tuple[Table, ...]:
 
     Their records repeat the data set, protocol and metric of the section.
     """
-    return tuple(map(_table, sections))
-
-
-def _table(section: Section) -> Table:
-    rows, metric = section.rows, section.metric
-    splits = present_splits(row.statistics for row in rows) or ("test",)
-    n, diverged, *facts = row_columns(rows)
-    references = []
-    for source, published in section.references.items():
-        labels = (
-            one and value_label("accuracy", one.test_accuracy) + (f" (n={one.n})" if one.n else "") for one in published
+    tables = []
+    for section in sections:
+        rows, metric = section.rows, section.metric
+        splits = present_splits(row.statistics for row in rows) or ("test",)
+        known = {split: [row.statistics.get(split) for row in rows] for split in splits}
+        columns = [*row_columns(rows, *MODEL_COLUMNS, N_RUNS)]
+        columns += statistic_columns(metric, known, {*known} - {"train"} or known)
+        columns += row_columns(rows, *ROW_COLUMNS)
+        for source, published in section.references.items():
+            texts = ["" if one is None else value_label("accuracy", one.test_accuracy) for one in published]
+            counts = [f" (n={one.n})" if one and one.n else "" for one in published]
+            columns += [Column(source, _HEADERS[source], [*map(add, texts, counts)], True)] if any(texts) else []
+        table = Table(
+            title=section.title,
+            columns=(*columns, *row_columns(rows, DIVERGED)),
+            groups=tuple(row.model.prototypes for row in rows),
+            caption=caption(metric, rows, " among equal numbers of prototypes"),
+            notes=section.notes,
+            removable=tuple(name for name in REMOVABLE if name.split()[0] != splits[0]),
+            records=partial(_records, section),
         )
-        references.append(Column(source, _HEADERS[source], [label or "" for label in labels], numeric=True))
-    model = row_columns(rows, MODEL_COLUMNS)
-    columns = [*model, n, *split_columns(splits, metric, rows), *facts, *references, diverged]
-    return Table(
-        title=section.title,
-        columns=nonempty(columns, ("method", "test")),
-        groups=tuple(row.model.prototypes for row in rows),
-        caption=caption(metric, rows, " among equal numbers of prototypes"),
-        notes=section.notes,
-        removable=tuple(name for name in REMOVABLE if name.split()[0] != splits[0]),
-        records=lambda: [_record(section, place) for place in range(len(rows))],
-    )
+        tables.append(table)
+    return tuple(tables)
 
 
-def _record(section: Section, place: int) -> dict[str, Any]:
-    config, row = section.config, section.rows[place]
-    data = config.dataset.model_dump(mode="json")
-    record = {
-        **dict.fromkeys(_SETTINGS),
-        "section": section.title,
-        "dataset": config.dataset_label,
-        "dataset_config": {**data, "seed": list(section.data_seeds)} if section.data_seeds else data,
-        "model": row.model.kind,
-        **dict(config.protocol),  # unlike JSON, with settings at their default
-        "parameters": {},
-        **{name: value for name, value in row.model if name != "kind"},
-        **row_record(row, section.metric),
-    }
-    record["parameters"] = ordered_parameters(row.model)
-    for source in SOURCES:
-        reference = section.references[source][place] if section.references else None
-        record |= {f"{source}_test": reference and reference.test_accuracy, f"{source}_n": reference and reference.n}
-    return record
+def _records(section: Section) -> list[dict[str, Any]]:
+    config, data = section.config, section.config.dataset.model_dump(mode="json")
+    records = []
+    for place, row in enumerate(section.rows):
+        record = {
+            **dict.fromkeys(_SETTINGS),
+            "section": section.title,
+            "dataset": config.dataset_label,
+            "dataset_config": {**data, "seed": list(section.data_seeds)} if section.data_seeds else data,
+            "model": row.model.kind,
+            **dict(config.protocol),  # unlike JSON, with settings at their default
+            "parameters": {},
+            **{name: value for name, value in row.model if name != "kind"},
+            **row_record(row, section.metric),
+        }
+        record["parameters"] = ordered_parameters(row.model)
+        for source in SOURCES:
+            reference = section.references[source][place] if section.references else None
+            record[f"{source}_test"], record[f"{source}_n"] = reference or (None, None)
+        records.append(record)
+    return records

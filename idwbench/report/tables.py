@@ -15,9 +15,11 @@ from idwbench.report.labels import metric_label, plain_value, value_label
 from idwbench.report.statistics import SPLITS, Statistic
 
 __all__ = [
+    "DIVERGED",
     "MARKED",
     "MISSING",
     "MODEL_COLUMNS",
+    "N_RUNS",
     "REMOVABLE",
     "ROW_COLUMNS",
     "Column",
@@ -27,8 +29,7 @@ __all__ = [
     "row_columns",
     "row_record",
     "setting_column",
-    "split_columns",
-    "statistic_column",
+    "statistic_columns",
 ]
 
 MISSING = "–"
@@ -116,24 +117,28 @@ def setting_column(name: str, values: Sequence[object]) -> Column:
     return Column(name, header, texts, numeric)
 
 
-def split_columns(splits: Sequence[str], metric: str, rows: Sequence[Row]) -> Iterator[Column]:
-    """Yield the metric on each split, followed by its interval if it has any."""
-    for split in splits:
-        known = [row.statistics.get(split) for row in rows]
-        yield statistic_column(split, split, metric, known, compared=split != "train" or len(splits) == 1)
-        intervals = [one and one.interval for one in known]
+def statistic_columns(
+    metric: str,
+    known: Mapping[str, Sequence[Statistic | None]],
+    compared: Collection[str] = (),
+    headers: Mapping[str, str] | None = None,
+) -> Iterator[Column]:
+    """Yield a column of means with their spread for each name, and after it their intervals if there are any.
+
+    Args:
+        metric: That of the statistics.
+        known: The statistics of the rows by the name of the column, such as a split.
+        compared: Names of columns in which the best are marked.
+        headers: The headers of columns that differ from their names.
+    """
+    for name, statistics in known.items():
+        texts = [MISSING if one is None else value_label(metric, one.mean, one.std) for one in statistics]
+        best = [one is not None and one.best for one in statistics] if name in compared else ()
+        yield Column(name, (headers or {}).get(name, name), texts, numeric=True, best=best)
+        intervals = [one and one.interval for one in statistics]
         if any(intervals):
             texts = [value_label(metric, one.low, one.high, " to ") if one else MISSING for one in intervals]
-            yield Column(f"{split} interval", f"{split} 95 % interval", texts, numeric=True)
-
-
-def statistic_column(
-    name: str, header: str, metric: str, known: Sequence[Statistic | None], *, compared: bool = False
-) -> Column:
-    """Return means with their spread."""
-    texts = [MISSING if one is None else value_label(metric, one.mean, one.std) for one in known]
-    best = [one is not None and one.best for one in known] if compared else ()
-    return Column(name, header, texts, numeric=True, best=best)
+            yield Column(f"{name} interval", f"{name} 95 % interval", texts, numeric=True)
 
 
 # Facts of rows: the name in CSV and JSON, the fact, and what tables show of it.
@@ -143,24 +148,24 @@ MODEL_COLUMNS: list[RowColumn] = [
     ("setting", lambda row: row.model.parameters_label, str),
     ("prototypes", lambda row: row.model.prototypes or _ALL.get(row.model.kind, MISSING), str),
 ]
+N_RUNS: RowColumn = ("n", lambda row: row.n, str)
+DIVERGED: RowColumn = ("diverged", lambda row: row.n_diverged, lambda n: str(n or ""))
 ROW_COLUMNS: list[RowColumn] = [
-    ("n", lambda row: row.n, str),
-    ("diverged", lambda row: row.n_diverged, lambda n: str(n or "")),
     ("learned_parameters", lambda row: row.n_parameters, lambda n: MISSING if n is None else f"{n:,}"),
 ]
 
 
-def row_columns(rows: Sequence[Row], facts: Sequence[RowColumn] = ROW_COLUMNS) -> list[Column]:
-    """Return the columns of facts of rows."""
-    return [
-        Column(name, _HEADERS.get(name, name.replace("_", " ")), [text(fact(row)) for row in rows], name not in _TEXTS)
-        for name, fact, text in facts
-    ]
+def row_columns(rows: Sequence[Row], *facts: RowColumn) -> Iterator[Column]:
+    """Yield the columns of facts of rows, but those without content."""
+    for name, fact, text in facts:
+        texts = [text(fact(row)) for row in rows]
+        if any(text not in ("", MISSING) for text in texts):
+            yield Column(name, _HEADERS.get(name, name.replace("_", " ")), texts, name not in _TEXTS)
 
 
 def row_record(row: Row, metric: str) -> dict[str, Any]:
     """Return the facts and statistics of a row with full precision, in the order of columns."""
-    record: dict[str, Any] = {name: value(row) for name, value, _ in ROW_COLUMNS} | {"metric": metric}
+    record = {name: fact(row) for name, fact, _ in (N_RUNS, DIVERGED, *ROW_COLUMNS)} | {"metric": metric}
     splits = {**dict.fromkeys(SPLITS), **row.statistics}
     with_intervals = any(known.interval is not None for known in row.statistics.values())
     for split, known in splits.items():
