@@ -239,8 +239,7 @@ def _run_epochs(
     which would count references. Without columns of `orders` it only evaluates.
     """
     n_epochs, n_train = orders.shape
-    regression, weights = data.train.targets.shape[0] > 0, data.train.weights
-    weighted, n_tile = len(weights) > 0, scratch.scores.shape[0]
+    regression, weights, n_tile = data.train.targets.shape[0] > 0, data.train.weights, scratch.scores.shape[0]
     step, epoch, finite = schedule.steps_done, 0, True
     while finite and epoch < n_epochs:
         loss = 0.0
@@ -262,7 +261,7 @@ def _run_epochs(
                     labels, targets = scratch.labels[first : first + m], scratch.targets[first : first + m]
                     forward(score, first, m, state.values[0], scratch)
                     if stage == TRAIN:
-                        if weighted:
+                        if len(weights) > 0:
                             rows = orders[epoch, start + first : start + first + m]
                             loss += weighted_loss(regression, n, rows, weights, scratch, labels, targets)
                         else:
