@@ -10,6 +10,7 @@ import keyword
 import math
 import re
 import sys
+import tomllib
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -30,6 +31,7 @@ __all__ = [
     "load_entry_points",
     "load_plugin",
     "load_plugin_code",
+    "load_project_plugins",
     "plugin_code",
     "register",
 ]
@@ -156,6 +158,29 @@ def load_entry_points() -> list[str]:
             raise PluginError(f"{origin}: the module registers no method '{point.name}'")
         names.append(point.name)
     return names
+
+
+def load_project_plugins(folder: Path | None = None) -> list[str]:
+    """Register the methods of a project and return their names.
+
+    The plugins are the files that ``plugins`` lists under ``[tool.idwbench]`` in the ``pyproject.toml`` of the folder,
+    by default the current one, or of the nearest folder above that has one; their paths start there.
+
+    Raises:
+        PluginError: that file cannot be read, ``plugins`` is no list of paths, or a plugin fails.
+    """
+    start = (folder or Path()).absolute()
+    found = next((file for one in (start, *start.parents) if (file := one / "pyproject.toml").is_file()), None)
+    if found is None:
+        return []
+    try:
+        settings = tomllib.loads(read_file(found, PluginError).decode()).get("tool", {}).get("idwbench", {})
+    except ValueError as error:  # of TOML, or of the encoding
+        raise PluginError(error_summary(error), file=found) from None
+    paths = settings.get("plugins", [])
+    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+        raise PluginError(f"expected a list of paths, got {paths!r}", location=("tool.idwbench.plugins",), file=found)
+    return [name for path in paths for name in load_plugin(found.parent / path)]
 
 
 def _run(path: Path, code: bytes, module_name: str) -> None:

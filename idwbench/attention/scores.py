@@ -253,7 +253,12 @@ def get_method(name: object) -> Method:
     """
     while str(name) not in METHODS and FINDERS:
         FINDERS.pop()()
-    return find_record(METHODS, name, "method")
+    try:
+        return find_record(METHODS, name, "method")
+    except ConfigError as error:
+        if not error.hint.startswith("did you mean"):
+            error.hint += "; if a plugin defines it, load the plugin first"
+        raise
 
 
 def all_parameters() -> dict[str, Parameter]:

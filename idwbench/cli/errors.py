@@ -29,6 +29,8 @@ def error_line(error: IdwbenchError, options: dict[str, str]) -> str:
     """Return the error as one line, with the options of a command in place of settings."""
     if isinstance(error, OutputExistsError) and "force" in options:
         error.hint = "--force replaces it"
+    if "plugin" in options:
+        error.hint = error.hint.replace("load the plugin first", "give its file with --plugin")
     if isinstance(error, SpecError):
         return printable(error.render(dotted(error.location)), kept="")
     return f"idwbench: {printable(error.render(_option(error, options) or dotted(error.location)), kept='')}"

@@ -102,7 +102,7 @@ OPTIONS = {
     "data_dir": storage_option(
         help="Folder of the image archives; IDWBENCH_DATA or the user's cache folder if not given."
     ),
-    "plugin": storage_option(help="Python file that registers methods; may be repeated."),
+    "plugin": storage_option(help="Python file that registers methods; may be repeated.", envvar="IDWBENCH_PLUGIN"),
     "force": storage_option("--force", help="Replace files that exist."),
 }
 
@@ -138,9 +138,9 @@ def declared(command: Callable[..., None], name: str, own: Mapping[str, Any]) ->
     def run(**arguments: Any) -> None:
         if "data_dir" in arguments:
             from idwbench.attention.scores import FINDERS
-            from idwbench.plugins import load_entry_points, load_plugin
+            from idwbench.plugins import load_entry_points, load_plugin, load_project_plugins
 
-            FINDERS.append(load_entry_points)  # those of installed packages, if a method is unknown
+            FINDERS.extend((load_entry_points, load_project_plugins))  # if a method is unknown
             for path in arguments.pop("plugin") or ():
                 load_plugin(path)
         command(**{name: value for name, value in arguments.items() if value is not None or name not in generated})

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import PlainValidator, SerializeAsAny, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from idwbench.errors import ConfigError, UnknownSettingError, did_you_mean
+from idwbench.errors import ConfigError
 from idwbench.runs.dataset_base import DatasetConfig
 from idwbench.runs.datasets import DATASETS, PartsConfig, dataset_label, parse_dataset
 from idwbench.runs.kinds.memory_study import MemoryStudyConfig
-from idwbench.runs.kinds.models import MODELS, ModelConfig, model_setting_names, parse_model
+from idwbench.runs.kinds.models import MODELS, ModelConfig, check_settings_known, parse_model
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.protocol import DEFAULT_PROTOCOLS, Protocol, parse_protocol
@@ -200,10 +200,7 @@ def run_config(dataset: Any, *, seed: int = 0, **settings: Any) -> RunConfig:
             data set; `location` is the setting.
     """
     data: DatasetConfig = _dataset(dataset)
-    known = {*model_setting_names(), *Protocol.model_fields}
-    for name in settings:
-        if name not in known:
-            raise UnknownSettingError("unknown setting", location=(name,), hint=did_you_mean(name, known))
+    check_settings_known(settings, Protocol.model_fields, "unknown setting")
     chosen = {name: value for name, value in settings.items() if name in Protocol.model_fields}
     protocol = parse_protocol(chosen, DEFAULT_PROTOCOLS[data.name])
     others = {name: value for name, value in settings.items() if name not in chosen}

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from idwbench.data.folder import resolve_files
-from idwbench.errors import ConfigError, DatasetError, UnknownSettingError, did_you_mean
+from idwbench.errors import ConfigError, DatasetError, UnknownSettingError
 from idwbench.runs.dataset_base import DatasetConfig
 from idwbench.runs.datasets import DATASETS, PartsConfig, parse_dataset
-from idwbench.runs.kinds.models import ModelConfig, model_setting_names, parse_model
+from idwbench.runs.kinds.models import ModelConfig, check_settings_known, parse_model
 from idwbench.runs.protocol import Protocol, parse_protocol
 
 __all__ = [
@@ -107,10 +107,8 @@ def read_blocks(content: Any, *, ranges: bool = False) -> list[Block]:
 def _check_axes(content: Any, ranges: bool) -> None:
     if not isinstance(content, dict) or not content:
         raise ConfigError("expected a mapping of axes, such as {method: [idw], prototypes: [16]}")
-    known = {*model_setting_names(), *Protocol.model_fields}
+    check_settings_known(content, Protocol.model_fields, "unknown key")
     for name, values in content.items():
-        if name not in known:
-            raise UnknownSettingError("unknown key", location=(name,), hint=did_you_mean(name, known))
         if values is None or values == []:
             raise ConfigError("the axis is empty, expected at least one value", location=(name,))
         if isinstance(values, dict) and not ranges:

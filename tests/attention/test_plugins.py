@@ -15,7 +15,7 @@ from idwbench.attention.scores import METHODS
 from idwbench.attention.weightings import WEIGHTINGS
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError, PluginError
-from idwbench.plugins import RESERVED_NAMES, load_entry_points, load_plugin, register
+from idwbench.plugins import RESERVED_NAMES, load_entry_points, load_plugin, load_project_plugins, register
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.datasets import DATASETS
 from idwbench.runs.kinds.prototypes import PrototypesConfig
@@ -143,6 +143,23 @@ def test_reserved_names_cover_what_a_run_and_a_protocol_use():
     assert not RESERVED_NAMES & of_methods
     assert not of_methods & {parameter.name for one in WEIGHTINGS.values() for parameter in one.parameters}
     assert not RESERVED_NAMES & set(DATASETS)
+
+
+def test_the_plugins_of_a_project_are_those_of_the_nearest_pyproject_or_one_line(tmp_path):
+    (tmp_path / "inner" / "deep").mkdir(parents=True)
+    write(tmp_path, GOOD)
+    project, folder = tmp_path / "pyproject.toml", tmp_path / "inner" / "deep"
+    project.write_text('[tool.idwbench]\nplugins = ["my_scores.py"]\n', encoding="utf-8")
+    assert load_project_plugins(folder) == ["half_dot"]
+    for text, problem in (
+        ('plugins = "my_scores.py"', "tool.idwbench.plugins: expected a list of paths, got 'my_scores.py'"),
+        ("plugins = [", "TOMLDecodeError: "),
+    ):
+        project.write_text(f"[tool.idwbench]\n{text}\n", encoding="utf-8")
+        with pytest.raises(PluginError, match=re.escape(f"{project}: {problem}")):
+            load_project_plugins(folder)
+    (folder / "pyproject.toml").touch()
+    assert load_project_plugins(folder) == []
 
 
 def test_an_installed_package_brings_its_method_or_is_one_line(tmp_path, monkeypatch):

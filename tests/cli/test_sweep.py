@@ -93,6 +93,21 @@ def test_failed_runs_are_reported_listed_at_the_end_and_retried_on_request(run, 
     assert "4 to go" in run("sweep broken.yaml --plugin broken.py --retry failed").stderr
 
 
+def test_a_block_of_an_unknown_method_says_so_until_its_plugin_is_named(run, tmp_path, monkeypatch):
+    score = "from idwbench import register\n@register('half', parameters={'share': 0.5})\n"
+    (tmp_path / "half.py").write_text(
+        f"{score}def half(inputs, keys, *, share):\n    return share * (inputs @ keys.mT)\n"
+    )
+    (tmp_path / "half.yaml").write_text(
+        "name: half\ndataset: two_moons\nseeds: 2\ngrid: {method: half, share: [1, 2]}\n"
+    )
+    refused = run("sweep half.yaml --dry-run")
+    place, hint = "half.yaml:4:16: grid.method", "if a plugin defines it, give its file with --plugin"
+    assert (refused.exit_code, refused.stderr) == (2, f"{place}: unknown method 'half' ({hint})\n")
+    monkeypatch.setenv("IDWBENCH_PLUGIN", "half.py")
+    assert "4 missing" in run("sweep half.yaml --dry-run").stderr
+
+
 def test_a_sweep_stops_after_a_number_of_failures_and_the_same_command_continues(run, small_sweep, fail_seeds):
     fail_seeds(0)
     for options, words in (("--fail-fast", "1 failure"), ("--max-failures 3 --retry failed", "3 failures")):

@@ -1,15 +1,15 @@
 """The settings of models, discriminated by kind."""
 
 # No postponed annotations: pydantic would compile each of them again.
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from idwbench.attention.kernels import KERNELS
-from idwbench.attention.scores import all_parameters
+from idwbench.attention.scores import all_parameters, get_method
 from idwbench.attention.weightings import WEIGHTINGS
-from idwbench.errors import ConfigError, did_you_mean
+from idwbench.errors import ConfigError, UnknownSettingError, did_you_mean
 from idwbench.runs.dataset_base import DatasetConfig
 from idwbench.runs.kinds.baseline import BaselineConfig
 from idwbench.runs.kinds.hash_table import HashTableConfig
@@ -25,7 +25,7 @@ from idwbench.runs.kinds.sequence_to_sequence import ADDITIVE, SequenceToSequenc
 from idwbench.runs.kinds.transformer_lm import LanguageModelConfig
 from idwbench.runs.settings import validated
 
-__all__ = ["MODELS", "ModelConfig", "model_setting_names", "parse_model"]
+__all__ = ["MODELS", "ModelConfig", "check_settings_known", "model_setting_names", "parse_model"]
 
 _AnyConfig = (
     PrototypesConfig
@@ -73,6 +73,29 @@ def model_setting_names() -> list[str]:
     additive = [parameter.name for parameter in ADDITIVE.parameters]
     names = [*fields, *all_parameters(), *additive, *kernels, *weightings, *attention, *scikit_learn]
     return [*dict.fromkeys(names)]
+
+
+def check_settings_known(settings: Mapping[str, Any], names: Iterable[str], problem: str) -> None:
+    """Check that settings are among `names` or those of models, once methods that are looked for are registered.
+
+    Raises:
+        ConfigError: a setting is unknown, with the text `problem`; or the method is, which may have that parameter.
+    """
+    known = {*model_setting_names(), *names}
+    if settings.keys() <= known:
+        return
+    if settings.get("kind", "prototypes") == "prototypes":
+        methods = settings.get("method", ())
+        for method in methods if isinstance(methods, list | tuple) else [methods]:
+            try:
+                get_method(method)  # it may load the plugin that defines it
+            except ConfigError as error:
+                error.hint = "if a plugin defines it, load the plugin first"
+                raise
+        known = {*model_setting_names(), *names}
+    for name in settings:
+        if name not in known:
+            raise UnknownSettingError(problem, location=(name,), hint=did_you_mean(name, known))
 
 
 def parse_model(settings: Mapping[str, Any], *datasets: DatasetConfig) -> ModelConfig:
