@@ -99,7 +99,7 @@ def test_a_block_of_an_unknown_method_says_so_until_its_plugin_is_named(run, tmp
         f"{score}def half(inputs, keys, *, share):\n    return share * (inputs @ keys.mT)\n"
     )
     (tmp_path / "half.yaml").write_text(
-        "name: half\ndataset: two_moons\nseeds: 2\ngrid: {method: half, share: [1, 2]}\n"
+        "name: half\ndataset: two_moons\nseeds: 2\ngrid: {method: half, prototypes: 2, share: [1, 2]}\n"
     )
     refused = run("sweep half.yaml --dry-run")
     place, hint = "half.yaml:4:16: grid.method", "if a plugin defines it, give its file with --plugin"
