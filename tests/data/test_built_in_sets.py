@@ -172,11 +172,11 @@ def test_the_holdouts_of_regressions_are_their_functions_without_noise():
 
 
 def test_keys_values_and_noise_have_the_declared_moments():
-    config = LookupConfig(items=2000, dimensions=20, queries=4000, noise=0.3, mean=2.0)
+    config = LookupConfig(items=2000, dimensions=20, queries=4000, noise=0.3, mean=2.0, std=1.5)
     table = draw_table(config, 5)
     queries = draw_queries(config, 5, table)
     noise = queries.inputs - table.keys[queries.items]
-    for numbers, mean, std in ((table.keys, 2, 1), (table.values, 0, 1), (noise, 0, 0.3)):
+    for numbers, mean, std in ((table.keys, 2, 1.5), (table.values, 0, 1), (noise, 0, 0.3)):
         n = numbers.size
         assert abs(numbers.mean() - mean) < 5 * std / np.sqrt(n)
         assert abs(numbers.std() - std) < 5 * std / np.sqrt(2 * n)

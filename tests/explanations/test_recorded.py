@@ -272,13 +272,6 @@ def test_warnings_say_what_was_not_read_or_not_known(words):
     assert of_layer(alone, "lstm.recurrent").total == pytest.approx(len(words.recording.rows))
 
 
-def test_one_layer_is_enough_and_slots_are_counted(characters):
-    done: list[tuple[int, int]] = []
-    explained = characters.explain("the c", layer="head", on_slots=lambda *counts: done.append(counts))
-    assert [layer.name for layer in explained.layers] == ["head"]
-    assert done[-1] == (len(characters.recording.rows),) * 2
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

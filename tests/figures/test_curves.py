@@ -18,7 +18,7 @@ from idwbench.figures.formulas import (
     weights_p1_figure,
 )
 from idwbench.figures.style import method_colour, save_figure
-from idwbench.report.lookups import lookup_capacities, lookup_runs
+from idwbench.report.lookups import lookup_runs
 from idwbench.runs.config import run_config
 from idwbench.runs.results import CurvePoint
 
@@ -223,24 +223,6 @@ def lines_of(figure, panel=0):
 
 
 GROWING, CONSTANT = recall_with_capacity(lambda d: d), recall_with_capacity(lambda d: 1e9)
-
-
-def test_capacities_and_their_law_are_interpolated_between_the_items_of_stored_runs():
-    runs = lookups(GROWING)
-    (capacities,) = lookup_capacities(runs)
-    # The recall is 1 below the capacity, so the interpolation between 2 or 8 items and more is from 1.
-    assert capacities.fit is not None and capacities.fit.dimensions == (4, 8, 16)
-    for d in (4, 8, 16):
-        below, above = max(n for n in ITEMS if n <= d), min(n for n in ITEMS if n > d)
-        recalls = [GROWING(d, n, 0)["recall"] for n in (below, above)]
-        share = (recalls[0] - 0.99) / (recalls[0] - recalls[1])
-        assert capacities.by_dimensions[d][0].items == pytest.approx(below * (above / below) ** share)
-    assert lookup_capacities(runs, 0.5)[0].by_dimensions[4][0].items > capacities.by_dimensions[4][0].items
-    # Dimensions and seeds that lack some numbers of items have none.
-    runs = lookups(GROWING, dimensions=(4,)) + lookups(GROWING, dimensions=(8,), items=(2, 128))
-    runs = [run for run in runs if (run.config.seed, run.config.dataset.items) != (2, 8)]
-    (capacities,) = lookup_capacities(runs)
-    assert {d: sorted(seeds) for d, seeds in capacities.by_dimensions.items()} == {4: [0, 1]}
 
 
 def test_only_models_that_learn_differ_in_their_learning_rate():

@@ -155,9 +155,3 @@ def test_a_metric_that_is_not_defined_is_left_out_and_an_answer_that_is_not_fini
     assert hits["recall"] == 1 and hits["weight_entropy"] == 0
     table = LookupTable(np.full((2, 2), 3e38, np.float32), np.eye(2, dtype=np.float32))
     assert recall(a_hash_table(), table, Queries(table.keys, np.array([0, 1]))) <= 0.5
-
-
-def test_the_standard_deviation_scales_keys_alone():
-    (usual, _), (wide, _) = a_table(mean=0.5), a_table(mean=0.5, std=3.0)
-    np.testing.assert_allclose(wide.keys, 0.5 + 3 * (usual.keys - 0.5), rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(wide.values, usual.values)

@@ -10,7 +10,6 @@ from array_models import saved_array_model
 
 from idwbench.data.loading import load_dataset
 from idwbench.errors import DatasetError, ModelFileError, PatchConflictError, PatchError
-from idwbench.models.demands import demand_settings
 from idwbench.models.imported import import_prototypes
 from idwbench.models.model_file import load_model
 from idwbench.models.patch_files import PatchLine, read_patch_file
@@ -249,24 +248,6 @@ def test_kept_inputs_of_a_file_keep_their_answers_and_a_wrong_one_is_named(moons
     (tmp_path / "keep.csv").write_text('x\n"0.05,1"\n"0,1,2"\n')
     with pytest.raises(PatchError, match=r"keep\.csv:3: .*expected 2 numbers, got 3"):
         repair(moons, UPPER, keep=read_patch_file(tmp_path / "keep.csv", ("x",)))
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"kind": "keep"}, "kind: expected local, exact, printed or authors, got 'keep'"),
-        ({"kind": "exact", "radius": 3}, "radius: an exact patch has its own"),
-        ({"kind": "authors", "steepness": 32.0}, "steepness: an exact patch has its own"),
-        ({"kind": "printed", "margin": 1.0}, "margin: the formula 'printed' has none"),
-        ({"kind": "authors", "confidence": 0.9}, "confidence: the formula 'authors' has none"),
-        ({"margin": 1.0, "confidence": 0.9}, "confidence: cannot be combined with margin"),
-        ({"radius": "wide"}, "radius: expected a number or auto, got 'wide'"),
-    ],
-)
-def test_options_that_would_be_ignored_are_refused(settings, message):
-    with pytest.raises(PatchError, match=message):
-        demand_settings(**settings)
-    assert demand_settings(radius=None, steepness=None) == demand_settings()
 
 
 # Files of patches

@@ -78,7 +78,7 @@ def trained(results):
 
 def card_in(path):
     """Read the card as a program without idwbench would."""
-    if path.suffix == ".pt":
+    if path.suffix.lower() == ".pt":
         return json.loads(torch.load(path, weights_only=True)["model.json"])
     with safe_open(path, "np") as file:
         return json.loads(file.metadata()["model.json"])
@@ -100,18 +100,24 @@ def test_a_card_says_data_protocol_accuracies_and_run(results, trained):
     assert json.loads(card_text(card)) == card
 
 
-@pytest.mark.parametrize("ending", ["pt", "safetensors"])
+@pytest.mark.parametrize("ending", ["pt", "safetensors", "PT"])
 def test_a_model_file_holds_its_card_for_other_readers_and_the_same_bytes_again(trained, ending, tmp_path):
     first, again, read = (tmp_path / f"{name}.{ending}" for name in ("first", "again", "read"))
     trained.save(first)
     trained.save(again)
-    load_model(first).save(read)
+    model = load_model(first)
+    model.save(read)
     assert first.read_bytes() == again.read_bytes() == read.read_bytes()
+    inputs = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
+    np.testing.assert_array_equal(model.outputs(inputs), trained.outputs(inputs))
     card, stored = saved_model_card(trained), card_in(first)
     assert card == saved_model_card(load_model(first))
     assert card == {name: stored[name] for name in card} | {"provenance": card["provenance"]}
     assert stored["provenance"] == trained.provenance
     assert stored.keys() - card.keys() == {"format", "version", "config", "sha256"}
+    if ending == "pt":
+        entries = torch.load(first, weights_only=True).keys()
+        assert entries == {"model.json", "keys", "values", "scaling_mean", "scaling_std"}
 
 
 def test_a_card_has_the_patches_and_the_accuracies_that_were_measured_with_just_these(trained, tmp_path):

@@ -3,7 +3,6 @@
 import base64
 import io
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -15,7 +14,7 @@ import pytest
 from PIL import Image
 from stored_runs import stored_run
 
-from idwbench.errors import ConfigError, OutputError, OutputExistsError
+from idwbench.errors import ConfigError, OutputExistsError
 from idwbench.figures.moons import HeatMap
 from idwbench.page import cases, charts, groups, prototypes, writing
 from idwbench.page.charts import heat_map_chart
@@ -186,15 +185,6 @@ def test_a_page_without_charts_has_no_libraries(empty_page):
     text = empty_page.read_text()
     assert "The database has no runs yet." in text
     assert "idwbench sweep" not in text  # the library does not know the command line
-
-
-@pytest.mark.parametrize("package", ["altair", "jinja2", "vl_convert"])
-def test_a_missing_package_is_named_with_its_extra(filled, tmp_path, package, monkeypatch):
-    monkeypatch.delitem(sys.modules, package, raising=False)
-    monkeypatch.setattr("idwbench.machine.find_spec", lambda name: None if name == package else name)
-    with pytest.raises(OutputError, match=rf"needs the Python package '{package}' \(pip install 'idwbench\[html\]'\)"):
-        write_page(filled, tmp_path / "page.html")
-    assert not list(tmp_path.iterdir())
 
 
 def test_comparisons_of_patches_have_no_section():

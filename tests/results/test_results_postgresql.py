@@ -210,25 +210,3 @@ def test_tables_of_version_0_1_0_are_upgraded_with_all_they_hold(postgresql_serv
             assert upgraded.load_arrays(run.run_key)[name].tobytes() == array.tobytes()
     assert upgraded.sweep_status("moons") == made.sweep_status("moons")
     assert postgresql_server.execute("SELECT version_num FROM idwbench_version", database=name_of(db)) == [(VERSION,)]
-
-
-def test_tables_of_a_development_version_are_upgraded(postgresql_server, db, make_config, make_result):
-    results, run = Results(db), make_config(0)
-    results.finish([make_result(run)])
-    for statement in (
-        "DROP VIEW runs_wide, leaderboard",
-        "ALTER TABLE runs DROP COLUMN tags, DROP COLUMN note",
-        "CREATE VIEW runs_wide AS SELECT id FROM runs",
-        "CREATE VIEW leaderboard AS SELECT id FROM runs",
-        "CREATE TABLE attempts (run_id INTEGER REFERENCES runs (id), number INTEGER)",
-        "CREATE TABLE diffs (sha256 TEXT PRIMARY KEY, content TEXT)",
-        "INSERT INTO attempts SELECT id, 1 FROM runs",
-        "UPDATE idwbench_version SET version_num = '0003'",
-    ):
-        postgresql_server.execute(statement, database=name_of(db))
-    upgraded = Results(db)
-    upgraded.tag([run.run_key], "kept")
-    assert upgraded.find_run(run.run_key).metric("accuracy") == 0.975
-    assert list(upgraded.to_frame()["tags"]) == ["kept"]
-    kept = postgresql_server.execute("SELECT run_key, tags FROM runs_wide", database=name_of(db))
-    assert kept == [(run.run_key, "kept")]

@@ -190,7 +190,8 @@ def test_initial_weights_and_biases_are_those_of_torch_s_linear_layers():
 
 
 @pytest.mark.parametrize("compare", [False, True])
-def test_quality_and_patches_of_the_head_are_those_of_prototypes_for_features(compare):
+def test_quality_and_patches_of_the_head_are_those_of_prototypes_for_features(compare, monkeypatch):
+    monkeypatch.setattr("idwbench.models.patch_comparison._STEPS", 20)
     data, result = images(), train_run(network_run(**IDW_HEAD, patches=3, compare=compare), images())
     network = network_from_arrays(result.config.model, data, result.arrays)
     features = {name: replace(part, inputs=network.features(part.inputs)) for name, part in data.splits.items()}
