@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from idwbench.claims.evidence import Evidence
     from idwbench.claims.findings import Comparison, Finding
 
-__all__ = ["Claim", "Kind", "Origin", "Rule", "Series", "claim", "combine", "difference"]
+__all__ = ["Claim", "Kind", "Origin", "Publication", "Rule", "Series", "claim", "combine", "difference"]
 
 Origin = Literal["paper", "review", "open question"]
 Kind = Literal["empirical", "by formula"]
+Publication = Literal["paper", "family", "prototypes"]
 # Returns comparisons and findings, all of which must support the claim, and remarks, which do not affect the verdict.
 Rule = Callable[["Evidence"], "Sequence[Comparison | Finding | str]"]
 _PREFIXES: dict[str, Origin] = {"review": "review", "open": "open question"}
@@ -33,6 +34,7 @@ class Claim:
         test: How it is judged, in one or two sentences.
         rule: Returns comparisons, findings and remarks.
         sweeps: Names of the sweeps that supply its runs; empty if it is computed from formulas.
+        publication: The publication that has its verdict, and the folder of its sweeps.
     """
 
     number: int
@@ -41,6 +43,7 @@ class Claim:
     test: str
     rule: Rule
     sweeps: tuple[str, ...] = ()
+    publication: Publication = "paper"
 
     @property
     def origin(self) -> Origin:
@@ -53,18 +56,13 @@ class Claim:
         return "empirical" if self.sweeps else "by formula"
 
     @property
-    def publication(self) -> Literal["paper", "family"]:
-        """The publication that has its verdict."""
-        return "family" if self.origin == "open question" else "paper"
-
-    @property
     def sweep_files(self) -> tuple[str, ...]:
         """The files of the sweeps, relative to the repository."""
         return tuple(f"sweeps/{self.publication}/{name}.yaml" for name in self.sweeps)
 
 
-def claim(number: int, source: str, *sweeps: str) -> Callable[[Rule], Claim]:
-    """Return a decorator that makes a claim of its rule.
+def claim(number: int, source: str, *sweeps: str, publication: Publication | None = None) -> Callable[[Rule], Claim]:
+    """Return a decorator that makes a claim of its rule; by default the family has the open questions.
 
     The first paragraph of the rule's docstring is the statement of the claim, the second says how it is judged. There
     a name in braces stands for a constant of the module.
@@ -73,7 +71,8 @@ def claim(number: int, source: str, *sweeps: str) -> Callable[[Rule], Claim]:
     def decorate(rule: Rule) -> Claim:
         text = (inspect.getdoc(rule) or "\n\n").format_map(vars(sys.modules[rule.__module__]))
         statement, test = (" ".join(part.split()) for part in text.split("\n\n", 1))
-        return Claim(number, statement, source, test, rule, sweeps)
+        place = publication or ("family" if source.startswith("open") else "paper")
+        return Claim(number, statement, source, test, rule, sweeps, place)
 
     return decorate
 

@@ -95,6 +95,22 @@ class Evidence:
         rows = max(wanted, key=rank, default=_NO_RUNS)
         return _series(name, rows, _column(rows, split, metric))
 
+    def over_splits(self, name: str, dataset: str, metric: str, split: str = "test", **settings: Any) -> Series:
+        """Return a metric of the runs with these settings by the seed of the data; the name of the series is `name`.
+
+        `settings` are those of `run_config`; what is not given has its default. Of several runs on one split that with
+        the lowest seed counts.
+        """
+        config = run_config(dataset, **settings)
+        wanted = (config.model.identity(), config.protocol.identity(), config.dataset.identity("seed"))
+        values: dict[int, float] = {}
+        for one, rows in self._settings(dataset).values():
+            if (one.model.identity(), one.protocol.identity(), one.dataset.identity("seed")) == wanted:
+                numbers = _series(name, rows, _column(rows, split, metric)).values
+                if numbers:
+                    values[one.dataset.seed] = numbers[min(numbers)]
+        return Series(name, values)
+
     def complete(
         self, dataset: str, is_wanted: Callable[[RunConfig], bool] = lambda config: True, **model: Any
     ) -> list[pandas.DataFrame]:

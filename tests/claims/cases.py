@@ -245,10 +245,65 @@ def capacity(runs, side):
             runs.add(recall, dataset=data, seeds=SEEDS, **kind)
 
 
+def formed(runs, mean, spread=0.0, metric="key_agreement", split="train", other=None, **settings):
+    """Add runs of twenty prototypes on ten splits of digits, the second metric of which is `other`."""
+    start = {"prototypes": 20, "epochs": 50, "batch_size": 16, "learning_rate": 0.01, "method": "idw"}
+    start |= {"scale": "features"} if settings.get("method") == "scaled_dot" else {}
+    for seed in SEEDS:
+        metrics = {(split, metric): about(mean, spread)(seed)} | (
+            {} if other is None else {("test", "accuracy"): other}
+        )
+        data = {"name": "digits", "seed": seed}
+        runs.add(metrics, seeds=[0], dataset=data, **{**start, **settings})
+
+
+def agreement(runs, side, *settings):
+    """Of runs with each of the settings."""
+    for one in settings:
+        formed(runs, 0.9 + 0.05 * side, 0.01, **one)
+
+
+def from_initialisations(runs, side):
+    agreement(runs, side, {}, *({"initialisation": name} for name in ("samples", "kmeans", "kaiming")))
+
+
+def from_values(runs, side):
+    agreement(runs, side, {}, {"initial_values": "random"})
+
+
+def by_optimizers(runs, side):
+    sgd = {"optimizer": "sgd", "momentum": 0.9}
+    agreement(runs, side, *({"learning_rate": rate} for rate in (0.001, 0.01, 0.1)))
+    agreement(runs, side, *({**sgd, "learning_rate": rate} for rate in (0.1, 1.0)))
+
+
+def by_batches(runs, side):
+    agreement(runs, side, *({"batch_size": size} for size in (1, 16, 256)))
+
+
+def by_scores(runs, side):
+    agreement(runs, side, *({"method": method} for method in ("idw", "inv_dist", "neg_dist")))
+    agreement(runs, -side, *({"method": method} for method in ("cosine", "scaled_dot", "fc_relu")))
+
+
+def by_score_and_start(runs, side):
+    """Differences from an accuracy of 90 %: 10 points are the bound."""
+    for method, direction in (("idw", side), ("scaled_dot", -side)):
+        for start in ("mean", "samples"):
+            settings = {} if (method, start) == ("idw", "mean") else {"initialisation": start}
+            mean = 0.8 + 0.05 * direction
+            formed(runs, mean, 0.01, "nearest_key_accuracy", "test", 0.9, method=method, **settings)
+
+
+def by_epochs(runs, side):
+    agreement(runs, side, {"epochs": 1}, {"epochs": 5})
+
+
 CASES = {
     **{1: best_with_16, 2: best_with_128, 3: second, 4: coverage, 5: clumps, 11: decay, 13: little_change, 14: table_1},
     **{15: better_than_distances, 16: digits_in_keys, 17: power_one, 18: large_powers, 19: no_damage, 21: instability},
     **{22: density, 23: clusters, 24: cost_of_interpretability, 25: vision_transformer, 26: language_model},
     **{27: head_accuracy, 28: head_keys, 29: head_coverage, 30: head_patches, 31: power_in_depth, 32: costs},
-    33: capacity,
+    **{33: capacity, 34: from_initialisations, 35: from_values, 36: by_optimizers, 37: by_batches, 38: by_scores},
+    **{39: by_score_and_start, 40: by_epochs},
 }
