@@ -1,5 +1,6 @@
 """Multi-head attention with any score: layers with the interface of `torch.nn.MultiheadAttention`."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from idwbench.attention.forward import apply_weighting
 from idwbench.attention.learned_scores import LearnedScore
 from idwbench.attention.masks import Masks, layer_masks
 from idwbench.attention.records import LEARNED_NUMBERS
@@ -232,6 +234,18 @@ class SelfAttention(MultiheadAttention):
         return super().forward(
             inputs, inputs, inputs, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
         )
+
+    def scores_and_weights(self, inputs: Tensor, *, is_causal: bool = False) -> tuple[Tensor, Tensor]:
+        """Return the scores and the weights (batch, num_heads, L, L) of a batch, without dropout and extra keys.
+
+        With `is_causal` the scores of later keys are −∞.
+        """
+        q, k, _ = (self._heads(part) for part in self._project(inputs, inputs, inputs))
+        scores = self.pair_score.scores(*self.pair_score.prepare(q, k))
+        if is_causal:
+            later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+            scores = scores.masked_fill(later, -math.inf)
+        return scores, apply_weighting(get_weighting(self.weighting), self.weighting_parameters, scores)
 
 
 @contextmanager

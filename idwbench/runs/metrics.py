@@ -17,6 +17,7 @@ __all__ = [
     "FORGETTING_MEASURES",
     "FORGETTING_WAYS",
     "HEADLINES",
+    "LAYER_STATISTICS",
     "METRICS",
     "PATCH_MEASURES",
     "PATCH_WAYS",
@@ -49,6 +50,8 @@ PATCH_MEASURES = (
 # What studies of memories compare if a part is masked, in the same way; see `idwbench.training.memory_study_engine`.
 FORGETTING_WAYS = ("whole", "masked", "masked_last", "ascended", "fine_tuned", "retrained", "other_seed")
 FORGETTING_MEASURES = ("masked_accuracy", "rest_accuracy", "different_answers", "total_variation")
+# Statistics of layers, whose metrics have the layer in place of a split; see `idwbench.training.layer_statistics`.
+LAYER_STATISTICS = ("score_variance", "weight_entropy", "gradient_norm", "score_gradient_norm")
 # Values by split and name.
 Metrics = Mapping[tuple[str, str], float]
 
@@ -97,7 +100,7 @@ METRICS: dict[str, MetricDefinition] = {
         MetricDefinition("r2", "regression", _r2, higher_is_better=True),
         _share("recall", "lookup"),
         *map(_share, ("recall_before", "gradient_share")),
-        MetricDefinition("gradient_norm", higher_is_better=True),
+        *(MetricDefinition(name, higher_is_better=True) for name in ("gradient_norm", "score_gradient_norm")),
         *map(MetricDefinition, ("weight_entropy", "score_variance")),
         *(MetricDefinition(name, "language") for name in ("bits_per_character", "perplexity")),
         *(_share(name, "sequence_to_sequence") for name in ("exact_match", "token_accuracy")),

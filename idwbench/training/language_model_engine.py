@@ -27,6 +27,7 @@ from idwbench.runs.kinds.lstm_lm import LstmConfig
 from idwbench.runs.kinds.transformer_lm import LanguageModelConfig, check_context
 from idwbench.runs.results import CurvePoint
 from idwbench.training.engine import Context, Fitted
+from idwbench.training.layer_statistics import WatchedTraining
 from idwbench.training.module_training import (
     Batches,
     Measured,
@@ -60,18 +61,24 @@ def _fit(config: RunConfig, dataset: Dataset, context: Context) -> Fitted:
     _check(config.model, dataset)
     draws = torch.Generator().manual_seed(int(generator.integers(2**63)))
     model = language_network(config.model, dataset.n_outputs, draws).to(device)
+    losses, size = _losses_of_windows(model, dataset.train, device), config.protocol.batch_size
+    watched = WatchedTraining(model, losses, random_windows(len(dataset.train), model.context, size))
+    if isinstance(config.model, LanguageModelConfig) and config.model.statistics:
+        n_steps = steps_of_epoch(len(dataset.train), model.context, size)
+        watched = watched.with_statistics(config.protocol.epochs, n_steps)
 
     def measure(curve: Sequence[CurvePoint]) -> Measured:
         # The last point of the curve has the values of the test and validation text.
-        watched = {key: value for key, value in curve[-1].values.items() if key[0] != "train"}
+        others = {key: value for key, value in curve[-1].values.items() if key[0] != "train"}
         arrays = {**parameter_arrays(model), "vocabulary": tokenizer.vocabulary_array(dataset.class_names)}
-        return {**watched, **_metrics(model, dataset, ("train",))}, arrays
+        metrics = {**others, **_metrics(model, dataset, ("train",)), **watched.metrics}
+        return metrics, {**arrays, **watched.arrays}
 
     training = ModuleTraining(
-        model,
+        watched.module,
         config.protocol,
-        _losses_of_windows(model, dataset.train, device),
-        random_windows(len(dataset.train), model.context, config.protocol.batch_size),
+        losses,
+        watched.batches,
         generator,
         evaluate=lambda: _metrics(model, dataset, ("test", "validation")),
         checkpoint=checkpoint_file(config, dataset, context),

@@ -32,6 +32,7 @@ from idwbench.training.torch_engine import resolve_device, torch_environment
 
 __all__ = [
     "Batches",
+    "Losses",
     "Measured",
     "ModuleTraining",
     "Values",

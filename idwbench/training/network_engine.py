@@ -28,6 +28,7 @@ from idwbench.runs.metrics import HEADLINES
 from idwbench.runs.results import CurvePoint
 from idwbench.training.checkpoints import CheckpointFile
 from idwbench.training.engine import Context, Fitted
+from idwbench.training.layer_statistics import WatchedTraining
 from idwbench.training.module_training import (
     Batches,
     Measured,
@@ -51,22 +52,29 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 def _fit_network(config: RunConfig, dataset: Dataset, context: Context) -> Fitted:
     """Train one network, and analyse its head.
 
-    The arrays are the parameters by name, and the training row nearest to each key of a head of prototypes.
+    The arrays are the parameters by name, and the training row nearest to each key of a head of prototypes; with
+    `statistics` those of layers by step.
     """
     model, generator, device = config.model, np.random.default_rng(config.seed), resolve_device(context.device)
     assert isinstance(model, NetworkConfig)
     network = initial_network(model, dataset, generator).to(device)
+    losses = losses_of_rows(dataset, device, lambda inputs, targets: sample_losses(network(inputs), targets))
+    n_train, size = len(dataset.train), config.protocol.batch_size
+    watched = WatchedTraining(network, losses, shuffled_batches(n_train, size))
+    if model.statistics:
+        watched = watched.with_statistics(config.protocol.epochs, -(-n_train // size))
 
     def measure(curve: Sequence[CurvePoint]) -> Measured:
         nearest = {} if model.head == LINEAR else {"nearest": nearest_rows(network, dataset)}
         metrics = _split_metrics(network, dataset, lambda outputs, targets: sample_losses(outputs, targets).mean())
-        return {**metrics, **head_metrics(model, network, dataset)}, {**parameter_arrays(network), **nearest}
+        metrics |= {**head_metrics(model, network, dataset), **watched.metrics}
+        return metrics, {**parameter_arrays(network), **nearest, **watched.arrays}
 
     training = ModuleTraining(
-        network,
+        watched.module,
         config.protocol,
-        losses_of_rows(dataset, device, lambda inputs, targets: sample_losses(network(inputs), targets)),
-        shuffled_batches(len(dataset.train), config.protocol.batch_size),
+        losses,
+        watched.batches,
         generator,
         evaluate=lambda: _watched(network, dataset),
         checkpoint=checkpoint_file(config, dataset, context),

@@ -20,7 +20,12 @@ N_FIRST = 13  # rows of the first part of a sequence
 TIMED = {"seconds_per_step", "fit_seconds", "predict_seconds"}
 IDW_HEAD = {"encoder": "mlp", "width": 6, "head": "idw", "prototypes": 5}
 LEARNED_VIT = {"encoder": "vit_tiny", "width": 4, "heads": 2, "depth": 1, "attention": "idw"}
-LEARNED_VIT |= {"attention_qk_norm": "l2", "attention_learned_power": True, "attention_learned_temperature": True}
+LEARNED_VIT |= {
+    "statistics": True,
+    "attention_qk_norm": "l2",
+    "attention_learned_power": True,
+    "attention_learned_temperature": True,
+}
 LOOKUP = {"name": "lookup", "items": 8, "dimensions": 6, "queries": 64, "noise": 0.1}
 LEARNED = {"projections": "linear", "epochs": 25, "batch_size": 16, "learning_rate": 0.02}
 
@@ -120,7 +125,9 @@ RESUMED = {
     "perceptron": Example(lambda folder: (mlp_run("joint", epochs=3), two_parts())),
     "perceptron on a sequence": Example(lambda folder: (mlp_run(), two_parts())),
     "transformer": _text(text_run),
-    "transformer with learned scores": _text(text_run, qk_norm="l2", learned_power=True, learned_temperature=True),
+    "transformer with learned scores": _text(
+        text_run, qk_norm="l2", learned_power=True, learned_temperature=True, statistics=True
+    ),
     "lstm": _text(lstm_run),
 }
 RECORDED = {

@@ -81,6 +81,9 @@ class NetworkConfig(ModelSettings):
     attention_learned_temperature: bool = added_in_0_2(
         False, description="Learn a divisor of the attention scores, one for each head."
     )
+    statistics: bool = added_in_0_2(
+        False, description="Record scores, weights and gradients of each layer at some steps."
+    )
     plugin_sha256: str | None = None
 
     @property
@@ -139,6 +142,7 @@ class NetworkConfig(ModelSettings):
             words.append(f"{self.patches} patches")
         if self.compare:
             words.append("compared")
+        words += ["statistics"] if self.statistics else []
         words += [] if self.plugin_sha256 is None else [f"plugin {self.plugin_sha256[:8]}"]
         return ", ".join(words)
 

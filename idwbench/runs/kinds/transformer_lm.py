@@ -43,6 +43,9 @@ class LanguageModelConfig(NoPrototypes, ModelSettings):
     qk_norm: QkNorm = added_in_0_2("none", description="Normalisation of queries and keys: none, rms or l2.")
     learned_power: bool = added_in_0_2(False, description="Learn the power of the score, one for each head.")
     learned_temperature: bool = added_in_0_2(False, description="Learn a divisor of the scores, one for each head.")
+    statistics: bool = added_in_0_2(
+        False, description="Record scores, weights and gradients of each layer at some steps."
+    )
     plugin_sha256: str | None = None
 
     @model_validator(mode="after")
@@ -67,6 +70,7 @@ class LanguageModelConfig(NoPrototypes, ModelSettings):
         """Label of the parameters in tables: ``p=2, ε=0.001, depth 2, width 64, heads 4, context 64``."""
         words = [parameters_label(METHODS.get(self.method), self.parameters), learned_label(self.learned)]
         words += [f"{name} {getattr(self, name)}" for name in ("depth", "width", "heads", "context")]
+        words += ["statistics"] if self.statistics else []
         words += [] if self.plugin_sha256 is None else [f"plugin {self.plugin_sha256[:8]}"]
         return ", ".join(filter(None, words))
 
