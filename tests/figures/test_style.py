@@ -47,6 +47,7 @@ def test_the_first_section_is_drawn_and_the_others_are_named(monkeypatch):
         ("keys", [KNN], "no run of kind 'prototypes' is complete", ""),
         ("network_keys", [RUN], "no run of kind 'network' is complete", ""),
         ("attention_by_class", [RUN], "no run of kind 'mlp' is complete", ""),
+        ("attended_classes", [RUN], "no run of kind 'mlp' is complete", ""),
         ("power_epsilon", [RUN], "at least two pairs of power and epsilon", "run the sweep paper_power_epsilon"),
         ("prototypes_needed", [RUN], "no run of kernel regression on the same", "run the sweep kernel_regression"),
         ("patches", [RUN], "no complete run of kind 'patch_study'", "run the sweep paper_patches_two_moons"),
