@@ -36,6 +36,7 @@ COMMANDS = {
     **{name: f"{name}.{name}" for name in ("explain", "patch")},
     **{"card": "models.card", "export": "models.export_model", "import": "models.import_model"},
     **{name: f"publish.{name}" for name in ("claims", "page", "publish")},
+    "list": "listing.list_names",
 }
 RUNS = {
     **{name: f"stored_runs.runs_{name}" for name in ("list", "show")},

@@ -56,7 +56,7 @@ def _option(error: IdwbenchError, options: dict[str, str]) -> str:
         location = ("dataset", *location)
     first, *rest = location or ("",)
     key = str(rest[-1]) if first in ("dataset", "protocol", "parameters") and rest else str(first)
-    if key in options and (first != "dataset" or key in ("validation", "task")):
+    if key in options and (first != "dataset" or key in ("validation", "task", "label")):
         return options[key]
     if first == "dataset":
         is_pair = rest and key != "name" and "dataset_option" in options

@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 # Settings of data sets with an option of their own; the others are given as KEY=VALUE.
-DATASET_SETTINGS = ("validation", "task")
+DATASET_SETTINGS = ("validation", "task", "label")
 
 argument, option = typer.Argument, typer.Option
 # Those of a panel of a command's help, below the options without one.
@@ -168,14 +168,14 @@ def _parameters() -> Iterator[inspect.Parameter]:
 
 def _settings() -> Iterator[inspect.Parameter]:
     """Yield an option for each setting of a training."""
-    from idwbench.runs.dataset_base import TableFileConfig
+    from idwbench.runs.datasets import CsvConfig
     from idwbench.runs.kinds.prototypes import PrototypesConfig
     from idwbench.runs.protocol import Protocol
 
     places: tuple[tuple[Any, Iterable[str], str], ...] = (
         (PrototypesConfig, ["initialisation", "key_bounds"], "Model"),
         (Protocol, Protocol.model_fields, "Protocol"),
-        (TableFileConfig, DATASET_SETTINGS, "Data"),
+        (CsvConfig, DATASET_SETTINGS, "Data"),
     )
     for settings, names, panel in places:
         properties = settings.model_json_schema()["properties"]

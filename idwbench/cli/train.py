@@ -37,9 +37,7 @@ OPTIONS = {
     "prototypes": model_option(help="Number of prototypes."),
     "seed": option(help="Seed of initialisation and batch order.", rich_help_panel="Protocol"),
     "output": option("-o", "--output", help="Model file to write: .pt or .safetensors."),
-    "dataset_option": data_option(
-        help="A setting of the data set, KEY=VALUE (noise=0.2, label=species); may be repeated."
-    ),
+    "dataset_option": data_option(help="A setting of the data set, KEY=VALUE (noise=0.2, seed=1); may be repeated."),
     "retrain": training_option("--retrain", help="Train even if the database has this run."),
 }
 

@@ -77,7 +77,7 @@ class DigitsConfig(CorruptibleConfig, TableConfig):
 
 
 class ClassTableConfig(CorruptibleConfig, TableConfig):
-    """Small tables of classes.
+    """A small table of classes that scikit-learn ships: iris, wine or breast_cancer.
 
     ``iris``: 150 irises, four lengths and widths, three species. ``wine``: 178 wines, 13 chemical measurements, three
     growers. ``breast_cancer``: 569 tumours, 30 measurements of cell nuclei, malignant or benign.
@@ -273,7 +273,7 @@ class CsvConfig(TableFileConfig):
     suffixes: ClassVar[tuple[str, ...]] = (".csv", ".tsv")
 
     name: Literal["csv"] = "csv"
-    label: str = "label"
+    label: str = Field(default="label", description="Column of the labels or targets of a .csv or .tsv file.")
     test_fraction: Fraction = 0.2
     seed: Seed = 0
 

@@ -40,7 +40,7 @@ def test_train_takes_settings_of_the_data_set_and_of_any_method(run, tmp_path):
     rows = [f"{x:.3f},{y:.3f},{'hot' if x + y > 0 else 'cold'}" for x, y in generator.normal(size=(60, 2))]
     (tmp_path / "mine.csv").write_text("\n".join(["a,b,kind", *rows]))
     words = "--method scaled_dot --scale prototypes --dataset-option test_fraction=0.5 --validation 0.1"
-    result = run(f"train --dataset mine.csv --dataset-option label=kind -o m.pt --epochs 1 {words}")
+    result = run(f"train --dataset mine.csv --label kind -o m.pt --epochs 1 {words}")
     assert result.exit_code == 0, result.output
     assert load_model(tmp_path / "m.pt").class_names == ("cold", "hot")
     assert "mine.csv" in run("report --table mine.csv").stdout

@@ -57,6 +57,17 @@ def test_lines_of_a_terminal_are_broken_between_words_and_a_pipe_has_no_width(te
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
+def test_names_of_every_kind_are_listed_with_what_they_stand_for(run):
+    shown = json.loads(run("list --json").stdout)
+    assert {"idw", "fc_relu"} <= shown["methods"].keys() and "p=2, ε=0.001" in shown["methods"]["idw"]
+    assert "mnist" in shown["datasets"] and "moons" in shown["figures"] and "hash_table" in shown["kinds"]
+    assert all(text for words in shown.values() for text in words.values())
+    assert json.loads(run("list kernels --json").stdout) == {"kernels": shown["kernels"]}
+    lines = run("list weightings").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == [*shown["weightings"]]
+    assert run("list methds").exit_code == 2
+
+
 def test_facts_are_two_columns_without_what_is_empty(terminal, capsys):
     print_facts({"name": 0, "nothing": None, "empty": "", "a long\nname": f"{'word ' * 8}\x1b"}, indent=2)
     assert capsys.readouterr().out.splitlines() == [

@@ -6,7 +6,7 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
-from oldest import PINNED, requirements
+from oldest import PINNED, extra, requirements
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from ruamel.yaml import YAML
@@ -19,7 +19,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 def needed():
     """The packages that the project asks for, and what they ask for in turn, as far as it is installed."""
-    queue, packages = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]], set[str]()
+    queue, packages = [*PROJECT["dependencies"], *extra("dev")], set[str]()
     while queue:
         package = canonicalize_name(Requirement(queue.pop()).name)
         if package in packages or package.startswith(("nvidia", "cuda", "triton")):
@@ -40,12 +40,12 @@ def test_every_package_that_the_project_needs_is_pinned_as_installed():
 
 
 def test_the_development_environment_has_all_extras_and_the_oldest_one_the_lower_bound_of_each_dependency():
-    extras = dict(PROJECT["optional-dependencies"])
-    development = set(extras.pop("dev"))
+    extras = {name: set(extra(name)) for name in PROJECT["optional-dependencies"]}
     assert {"cluster", "docs", "postgres", "search"} <= set(extras)
     for name, requirements_of_extra in extras.items():
-        assert set(requirements_of_extra) <= development, name
-    lines = [Requirement(line) for line in [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]]
+        assert requirements_of_extra <= extras["dev"], name
+        assert name in ("docs", "dev") or requirements_of_extra <= extras["all"], name
+    lines = [Requirement(line) for line in [*PROJECT["dependencies"], *extra("dev")]]
     bounds = {line.name: [(one.operator, one.version) for one in line.specifier] for line in lines}
     assert all(len(bound) == 1 and bound[0][0] == ">=" for bound in bounds.values())
     oldest = {line.name: str(line.specifier) for line in map(Requirement, requirements())}
