@@ -30,9 +30,7 @@ __all__ = [
     "RESERVED_NAMES",
     "load_entry_points",
     "load_plugin",
-    "load_plugin_code",
     "load_project_plugins",
-    "plugin_code",
     "register",
 ]
 
@@ -48,9 +46,6 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 # While a file is being loaded: its checksum, and the methods registered so far.
 _loading: tuple[str, list[Method]] | None = None
-
-# The loaded files by checksum: path and content. A file may change after it was loaded.
-_loaded: dict[str, tuple[Path, bytes]] = {}
 
 
 def register(
@@ -102,21 +97,8 @@ def load_plugin(path: Path) -> list[str]:
     Raises:
         PluginError: the file does not exist, fails, or registers no method or a name that is taken.
     """
-    return load_plugin_code(path, read_file(path, PluginError))
-
-
-def plugin_code(sha256: str) -> tuple[Path, bytes] | None:
-    """Return path and content of the loaded plugin file with this checksum, or None."""
-    return _loaded.get(sha256)
-
-
-def load_plugin_code(path: Path, code: bytes) -> list[str]:
-    """Run the content of a Python file, as `load_plugin`; `path` is its name in messages.
-
-    Raises:
-        PluginError: the code fails, or registers no method or a name that is taken.
-    """
     global _loading
+    code = read_file(path, PluginError)
     sha256 = hashlib.sha256(code).hexdigest()
     methods: list[Method] = []
     _loading = (sha256, methods)
@@ -132,7 +114,6 @@ def load_plugin_code(path: Path, code: bytes) -> list[str]:
             raise PluginError(f"registers '{method.name}' twice", file=path)
     for method in methods:
         _add(method)
-    _loaded[sha256] = (path, code)
     return [method.name for method in methods]
 
 

@@ -146,13 +146,8 @@ def _planned(name: str) -> tuple[RunConfig, ...]:
 
 
 def _selected(runs: Iterable[StoredRun], name: str) -> list[StoredRun]:
-    models, first = {run.model.label: run.model for run in _planned(name)}, _planned(name)[0]
-    return [
-        run
-        for run in runs
-        if models.get(run.config.model.label) == run.config.model
-        and (run.config.dataset, run.config.protocol) == (first.dataset, first.protocol)
-    ]
+    settings = {run.setting_key for run in _planned(name)}
+    return [run for run in runs if run.config.setting_key in settings]
 
 
 def _runs_by_name(results: Results, name: str) -> SweepRuns:

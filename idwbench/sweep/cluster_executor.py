@@ -16,22 +16,21 @@ from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Dataset
 from idwbench.data.folder import data_folder
 from idwbench.errors import ClusterError, error_summary
-from idwbench.plugins import plugin_code
 from idwbench.results.provenance import package_versions
 from idwbench.runs.config import RunConfig
 from idwbench.sweep.cluster_connection import Cluster
-from idwbench.sweep.cluster_worker import PluginSource, Task, train_task, version_problem
+from idwbench.sweep.cluster_worker import Task, train_task, version_problem
 from idwbench.sweep.threads import Answer
 from idwbench.training.engine import Context
 
-__all__ = ["ClusterExecutor", "plugin_sources"]
+__all__ = ["ClusterExecutor", "sent_methods"]
 
 
 class ClusterExecutor:
     """Trains stacks on the workers of a cluster.
 
     Raises:
-        ClusterError: a worker has other versions, or a method is defined where workers cannot load it.
+        ClusterError: a worker has other versions, or a method cannot be sent to it.
     """
 
     ahead = 2  # for each thread of the workers: a stack that trains, and the next
@@ -55,7 +54,7 @@ class ClusterExecutor:
             "stack": [],
             "engine": context.engine,
             "device": context.device,
-            "plugins": plugin_sources(configs),
+            "methods": sent_methods(configs),
             "data_dir": str(data_folder(data_dir)),
             "data_dir_is_given": data_dir is not None,
             "data_sha256": dataset.sha256,
@@ -137,31 +136,28 @@ class ClusterExecutor:
         return ClusterError(f"the connection to {self.cluster.address} is lost", hint="the same command continues")
 
 
-def plugin_sources(configs: Sequence[RunConfig]) -> list[PluginSource]:
-    """Return the plugins that register the methods of `configs`, each once.
+def sent_methods(configs: Sequence[RunConfig]) -> bytes:
+    """Return the methods of plugins that `configs` name, pickled with their code, which workers need not have.
 
     Raises:
-        ClusterError: a method is defined in a notebook or script, which workers cannot load.
+        ClusterError: their code uses what cannot be sent, such as an open file.
     """
+    import cloudpickle
+
     models = [config.model for config in configs if config.model.plugin_sha256 is not None]
     names = {getattr(model, field, None) for model in models for field in ("method", "head", "attention")}
-    sources: dict[str, PluginSource] = {}
-    for name, method in METHODS.items():
-        if name in names and method.sha256 is not None:
-            source = sources.setdefault(method.sha256, _source(name, method.sha256))
-            source["methods"].append(name)
-    return list(sources.values())
-
-
-def _source(name: str, sha256: str) -> PluginSource:
-    if (file := plugin_code(sha256)) is not None:
-        return {"methods": [], "sha256": sha256, "path": str(file[0]), "code": file[1], "module": ""}
-    module = str(getattr(METHODS[name].score, "__module__", "__main__"))
-    spec = getattr(sys.modules.get(module), "__spec__", None)
-    if module == "__main__" or spec is None:
-        hint = "move it to a file that is loaded as a plugin"
-        raise ClusterError(f"method '{name}' is defined in a notebook or script, which workers cannot load", hint=hint)
-    return {"methods": [], "sha256": sha256, "path": "", "code": None, "module": module}
+    methods = [method for name, method in METHODS.items() if name in names and method.sha256 is not None]
+    modules = [sys.modules[name] for name in {method.score.__module__ for method in methods} & sys.modules.keys()]
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        content: bytes = cloudpickle.dumps(methods)
+    except Exception as error:  # what it uses can raise any exception
+        raise ClusterError(f"the methods of plugins cannot be sent to workers: {error_summary(error)}") from None
+    finally:
+        for module in modules:
+            cloudpickle.unregister_pickle_by_value(module)
+    return content
 
 
 def _cannot_load(error: BaseException, worker: str) -> ClusterError:

@@ -5,18 +5,18 @@ Nothing here opens the results database.
 
 from __future__ import annotations
 
-import importlib
 import os
+import pickle
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from idwbench.attention.scores import METHODS
 from idwbench.data.folder import DATA_VARIABLE
 from idwbench.errors import ClusterError, IdwbenchError, PluginError, error_summary
-from idwbench.plugins import load_plugin_code
 from idwbench.results.provenance import collect_provenance, package_versions
 from idwbench.runs.config import RunConfig
 from idwbench.runs.dataset_base import DatasetConfig
@@ -29,20 +29,7 @@ if TYPE_CHECKING:
     from idwbench.data.dataset import Dataset
     from idwbench.models.neighbours import PrototypeQuality
 
-__all__ = ["PluginSource", "Task", "train_task", "version_problem"]
-
-
-class PluginSource(TypedDict):
-    """A plugin: the content of a file, or a module that the worker imports.
-
-    `path` names the file in tracebacks.
-    """
-
-    methods: list[str]
-    sha256: str
-    path: str
-    code: bytes | None
-    module: str
+__all__ = ["Task", "train_task", "version_problem"]
 
 
 class Task(TypedDict):
@@ -53,7 +40,7 @@ class Task(TypedDict):
         stack: Configurations as JSON.
         engine: Name of the engine.
         device: Name of the device.
-        plugins: The plugins that the runs of the sweep need.
+        methods: The methods of plugins that the runs of the sweep need, pickled with their code.
         data_dir: The data folder of the driver.
         data_dir_is_given: Whether it has priority over the worker's own.
         data_sha256: Checksum of the driver's data.
@@ -65,7 +52,7 @@ class Task(TypedDict):
     stack: list[str]
     engine: EngineName
     device: str
-    plugins: list[PluginSource]
+    methods: bytes
     data_dir: str
     data_dir_is_given: bool
     data_sha256: str
@@ -129,7 +116,7 @@ def _train(task: Task, cancelled: Callable[[], bool]) -> Answer:
 
     if problem := version_problem(task["versions"]):
         raise ClusterError(problem)
-    _load_plugins(task["plugins"])
+    _register_methods(task["methods"])
     stack = [RunConfig.model_validate_json(text) for text in task["stack"]]
     dataset, quality, context = _prepared(task, stack[0].dataset)
     engine_of(stack[0], context)  # loads torch if it is needed, which is limited only then
@@ -137,31 +124,17 @@ def _train(task: Task, cancelled: Callable[[], bool]) -> Answer:
         return train_stack(stack, dataset, quality, replace(context, on_epoch=on_epoch))
 
 
-def _load_plugins(sources: Sequence[PluginSource]) -> None:
-    """Register the methods of plugins, and remove others with the same names, as of an earlier sweep.
+@lru_cache(1)
+def _register_methods(content: bytes) -> None:
+    """Register pickled methods, in place of others of their names, as of an earlier sweep.
 
     Raises:
-        PluginError: a plugin fails, or a module has other code than the driver's.
+        PluginError: they need what this worker lacks.
     """
-
-    def is_registered(source: PluginSource) -> bool:
-        return all(name in METHODS and METHODS[name].sha256 == source["sha256"] for name in source["methods"])
-
-    for source in (source for source in sources if not is_registered(source)):
-        module = source["module"]
-        for name in source["methods"]:
-            METHODS.pop(name, None)
-        try:
-            if source["code"] is not None:
-                load_plugin_code(Path(source["path"]), source["code"])
-            else:
-                importlib.import_module(module)
-        except PluginError:
-            raise
-        except Exception as error:  # the code of a package can raise any exception
-            raise PluginError(f"the module {module} cannot be imported: {error_summary(error)}") from None
-        if not is_registered(source):
-            raise PluginError(f"the module {module} differs from that of the driver: their checksums differ")
+    try:
+        METHODS.update({method.name: method for method in pickle.loads(content)})
+    except Exception as error:  # what they import can raise any exception
+        raise PluginError(f"the methods of plugins cannot be loaded: {error_summary(error)}") from None
 
 
 def _prepared(task: Task, data: DatasetConfig) -> _Setup:

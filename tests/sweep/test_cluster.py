@@ -25,7 +25,7 @@ from idwbench.results.provenance import package_versions
 from idwbench.sweep import cluster_connection as connection
 from idwbench.sweep import cluster_worker as worker
 from idwbench.sweep.cluster_connection import local_workers
-from idwbench.sweep.cluster_executor import plugin_sources
+from idwbench.sweep.cluster_executor import sent_methods
 from idwbench.training.threads import limited_threads
 
 DATA = {"name": "two_moons", "train_per_class": 10, "test_per_class": 5, "holdout_per_class": 0}
@@ -61,7 +61,7 @@ def task(*configs, **settings):
         "stack": [config.model_dump_json() for config in configs],
         "engine": "torch",
         "device": "cpu",
-        "plugins": plugin_sources(configs),
+        "methods": sent_methods(configs),
         "data_dir": "",
         "data_dir_is_given": False,
         "data_sha256": load_dataset(configs[0].dataset).sha256,
@@ -124,7 +124,7 @@ def score(inputs, keys):
 """
 
 
-def test_a_plugin_travels_by_content_replaces_an_earlier_one_of_its_name_and_is_no_notebook(as_worker, tmp_path):
+def test_a_plugin_travels_by_content_and_replaces_an_earlier_one_of_its_name(as_worker, tmp_path):
     file = tmp_path / "plugin.py"
     sent = []
     for end in ("", " * 2"):
@@ -136,26 +136,38 @@ def test_a_plugin_travels_by_content_replaces_an_earlier_one_of_its_name_and_is_
         assert worker.train_task(content).failure is None
         assert METHODS["taxi"].sha256 == sha256
 
+
+def test_methods_of_modules_and_notebooks_travel_with_their_code_but_for_what_cannot_be_sent(
+    as_worker, tmp_path, monkeypatch
+):
+    (tmp_path / "city_distance.py").write_text(PLUGIN.format(name="city", end=""))
+    monkeypatch.syspath_prepend(tmp_path)
+    __import__("city_distance")
+
     @register("in_a_cell")
     def score(inputs, keys):
         return inputs @ keys.mT
 
     score.__module__ = "__main__"
-    with pytest.raises(ClusterError, match=r"method 'in_a_cell' is defined in a notebook or script, which workers"):
-        plugin_sources([run(0, method="in_a_cell")])
-
-
-def test_a_method_of_a_module_is_imported_by_name_and_must_be_the_same(as_worker, tmp_path, monkeypatch):
-    (tmp_path / "city_distance.py").write_text(PLUGIN.format(name="city", end=""))
-    monkeypatch.syspath_prepend(tmp_path)
-    __import__("city_distance")
-    sent = task(run(0, method="city"))
-    assert (sent["plugins"][0]["module"], sent["plugins"][0]["code"]) == ("city_distance", None)
-    assert worker.train_task(sent).failure is None
+    sent = [task(run(0, method=name)) for name in ("city", "in_a_cell")]
     monkeypatch.delitem(sys.modules, "city_distance")
-    (tmp_path / "city_distance.py").write_text(PLUGIN.format(name="city", end=" * 3"))
-    METHODS.pop("city")
-    assert "differs from that of the driver" in refused(sent)
+    (tmp_path / "city_distance.py").unlink()
+    for name, content in zip(("city", "in_a_cell"), sent, strict=True):
+        sha256 = METHODS.pop(name).sha256
+        assert worker.train_task(content).failure is None
+        assert METHODS[name].sha256 == sha256
+    assert refused({**sent[0], "methods": b"cno_such_package\nscore\n."}).startswith(
+        "the methods of plugins cannot be loaded: ModuleNotFoundError: No module named 'no_such_package'"
+    )
+    lock = threading.Lock()
+
+    @register("locked")
+    def locked(inputs, keys):
+        with lock:
+            return inputs @ keys.mT
+
+    with pytest.raises(ClusterError, match=r"^the methods of plugins cannot be sent to workers: TypeError: "):
+        sent_methods([run(0, method="locked")])
 
 
 def test_checkpoints_are_kept_only_in_a_folder_that_the_worker_shares(tmp_path):
