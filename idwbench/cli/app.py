@@ -31,7 +31,8 @@ _RUNS_HELP = "List, show, watch, compare, tag, remove, export and repeat the run
 # The function of each command as MODULE.FUNCTION of this package, whose module is imported when it is used; of `runs`,
 # a group, its help.
 COMMANDS = {
-    **{name: f"{name}.{name}" for name in ("train", "sweep", "report", "figure")},
+    **{name: f"{name}.{name}" for name in ("train", "sweep", "report")},
+    "figure": "publish.figure",
     "runs": _RUNS_HELP,
     **{name: f"{name}.{name}" for name in ("explain", "patch")},
     **{"card": "models.card", "export": "models.export_model", "import": "models.import_model"},

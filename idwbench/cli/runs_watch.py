@@ -48,7 +48,7 @@ def runs_watch(
     names = [sweep] if sweep is not None else results.names()[0]
     shown = [results.sweep_progress(name) for name in names]
     if sweep is None:
-        shown = [one for one in shown if one.to_do] or shown
+        shown = [one for one in shown if one.status.to_do] or shown
     if json:
         echo_json({"sweeps": list(map(_facts, shown))}, indent=1)
     elif once or not shown:
@@ -64,7 +64,7 @@ def _looks(results: idwbench.Results, names: Sequence[str], interval: float) -> 
     while True:
         shown = [results.sweep_progress(name) for name in names]
         yield shown
-        if not any(one.to_do for one in shown):
+        if not any(one.status.to_do for one in shown):
             return
         time.sleep(interval)
 
@@ -103,8 +103,8 @@ def view_of(shown: Sequence[SweepProgress]) -> RenderableType:
         head = Table.grid(padding=(0, 2))
         head.add_row(
             Text(printable(one.name), style="bold"),
-            ProgressBar(one.status.total or 1, one.ended, _BAR, complete_style="blue", finished_style="green"),
-            Text(f"{one.ended:,} of {one.status.total:,}"),
+            ProgressBar(one.status.total or 1, one.status.ended, _BAR, complete_style="blue", finished_style="green"),
+            Text(f"{one.status.ended:,} of {one.status.total:,}"),
             Text(_pace(one), style="dim"),
         )
         states = [(f"  {words}", _COLOURS[state]) for state, words in _counts(one)]
@@ -119,7 +119,7 @@ def plain_lines(shown: Sequence[SweepProgress]) -> Iterator[str]:
     if not shown:
         yield "no sweep is stored"
     for one in shown:
-        words = [f"{one.ended:,} of {one.status.total:,} runs ended", *(words for _, words in _counts(one))]
+        words = [f"{one.status.ended:,} of {one.status.total:,} runs ended", *(words for _, words in _counts(one))]
         yield " · ".join(filter(None, (f"{one.name}: {', '.join(words)}", _pace(one))))
         yield from (line for line, _ in _details(one))
 
@@ -128,7 +128,7 @@ def _facts(one: SweepProgress) -> dict[str, Any]:
     """Return all of it for JSON."""
     names = ("run_key", "label", "seed")
     return {
-        **{"name": one.name, **asdict(one.status), "ended": one.ended},
+        **{"name": one.name, **asdict(one.status), "ended": one.status.ended},
         **{"runs_per_minute": one.rate and 60 * one.rate, "seconds_left": one.seconds_left},
         "processes": [asdict(process) | {"since": process.since.isoformat()} for process in one.processes],
         "failures": [
@@ -152,7 +152,7 @@ def _counts(one: SweepProgress) -> list[tuple[str, str]]:
 
 
 def _pace(one: SweepProgress) -> str:
-    if not one.to_do or one.rate is None:
+    if not one.status.to_do or one.rate is None:
         return ""
     per_minute = 60 * one.rate
     pace = f"{per_minute:,.0f} runs per minute" if per_minute >= 10 else f"{per_minute:.2g} runs per minute"

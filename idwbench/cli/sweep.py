@@ -140,8 +140,7 @@ def _list_shipped(context: typer.Context, as_json: bool) -> None:
 
 def _done(name: str, db: str) -> str:
     status = idwbench.Results(db, read_only=True).sweep_status(name)
-    done = status.complete + status.diverged + status.failed
-    return f"{done} of {status.total} done; the same command continues"
+    return f"{status.ended} of {status.total} done; the same command continues"
 
 
 def _print_status(progress: SweepProgress, status: SweepStatus, as_json: bool) -> None:
@@ -166,7 +165,7 @@ def _print_status(progress: SweepProgress, status: SweepStatus, as_json: bool) -
 
 def _exit_code(status: SweepStatus, n_failed: int, most: int | None) -> int:
     """Say why runs are left, if there are any, and return the exit code; `n_failed` runs failed in this command."""
-    left = status.planned + status.running + status.stale
+    left = status.to_do
     if most is not None and n_failed >= most:
         stopped = f"stopped after {count_label(n_failed, 'failure')}"
         echo(f"{stopped}: {count_label(left, 'run')} to go; the same command continues", err=True)
@@ -239,13 +238,12 @@ def failure_lines(runs: Sequence[StoredRun], label: Callable[[RunConfig], str]) 
 
     Runs of one setting with the same reason share a row. If there are too many rows, runs with the same reason do.
     """
+    names: list[tuple[str, ...]] = [(_reason(run), label(run.config)) for run in runs]
+    if len({*names}) > _MOST_FAILURES:
+        names = [(reason,) for reason, *_ in names]
     groups: dict[tuple[str, ...], list[StoredRun]] = {}
-    for run in runs:
-        groups.setdefault((_reason(run), label(run.config)), []).append(run)
-    if len(groups) > _MOST_FAILURES:
-        groups = {}
-        for run in runs:
-            groups.setdefault((_reason(run),), []).append(run)
+    for name, run in zip(names, runs, strict=True):
+        groups.setdefault(name, []).append(run)
     yield f"{count_label(len(runs), 'run')} failed:"
     rows = sorted(groups.items(), key=lambda group: len(group[1]), reverse=True)  # the largest is first
     counts = [count_label(len(group), "run") if len(group) > 1 else f"seed {group[0].config.seed}" for _, group in rows]

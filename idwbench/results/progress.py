@@ -69,16 +69,6 @@ class SweepProgress:
     processes: tuple[TrainingProcess, ...]
     failures: tuple[StoredRun, ...]
 
-    @property
-    def ended(self) -> int:
-        """Number of runs that have ended."""
-        return self.status.complete + self.status.diverged + self.status.failed
-
-    @property
-    def to_do(self) -> int:
-        """Number of runs that have not."""
-        return self.status.total - self.ended
-
 
 def run_states(connection: Connection, run_keys: Sequence[str]) -> dict[str, StoredState]:
     """Return the states of the stored runs among `run_keys`; a running run that lost its process is ``stale``."""
@@ -129,12 +119,11 @@ def sweep_progress(connection: Connection, name: str, now: datetime | None = Non
     """
     status, sweep, now = sweep_status(connection, name), sweep_id(connection, name), now or datetime.now(UTC)
     rate = _rate(connection, sweep, now)
-    to_do = status.total - status.complete - status.diverged - status.failed
     return SweepProgress(
         name=name,
         status=status,
         rate=rate,
-        seconds_left=to_do / rate if rate else (None if to_do else 0.0),
+        seconds_left=status.to_do / rate if rate else (None if status.to_do else 0.0),
         processes=_processes(connection, sweep, now) if status.running else (),
         failures=_failures(connection, sweep) if status.failed else (),
     )

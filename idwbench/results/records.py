@@ -113,6 +113,16 @@ class SweepStatus:
     diverged: int
     failed: int
 
+    @property
+    def ended(self) -> int:
+        """Number of runs that have ended."""
+        return self.complete + self.diverged + self.failed
+
+    @property
+    def to_do(self) -> int:
+        """Number of runs that have not."""
+        return self.total - self.ended
+
 
 @dataclass(frozen=True)
 class StoredSweep:
