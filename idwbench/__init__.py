@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from idwbench.models.model_file import load_model as load_model
     from idwbench.page.writing import write_page as write_page
     from idwbench.plugins import register as register
-    from idwbench.publications.folder import write_publication as write_publication
+    from idwbench.publications.publication import write_publication as write_publication
     from idwbench.results.store import Results as Results
     from idwbench.runs.config import run_config as run_config
     from idwbench.sweep.execution import run_sweep as run_sweep
@@ -59,7 +59,7 @@ _HOMES = {
     "scores": "idwbench.attention.forward",
     "train": "idwbench.sweep.execution",
     "write_page": "idwbench.page.writing",
-    "write_publication": "idwbench.publications.folder",
+    "write_publication": "idwbench.publications.publication",
 }
 __all__ = list(_HOMES)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shutil
 import tempfile
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -228,19 +227,17 @@ def written_folder(target: Path, *, overwrite: bool) -> Iterator[Path]:
         raise OutputExistsError("exists already and is not empty", file=target)
     if not writable_folder(parent):
         raise OutputError(f"the folder {parent} is not writable", file=target)
-    temporary = Path(tempfile.mkdtemp(dir=parent, prefix=".idwbench-"))
     try:
-        yield temporary
-        target.mkdir(exist_ok=True)
-        for path in sorted(temporary.iterdir()):
-            place = target / path.name
-            if place.is_dir() and not place.is_symlink():
-                os.replace(place, temporary / f"{place.name}.replaced")
-            os.replace(path, place)
+        with tempfile.TemporaryDirectory(dir=parent, prefix=".idwbench-", ignore_cleanup_errors=True) as temporary:
+            yield Path(temporary)
+            target.mkdir(exist_ok=True)
+            for path in sorted(Path(temporary).iterdir()):
+                place = target / path.name
+                if place.is_dir() and not place.is_symlink():
+                    os.replace(place, path.with_name(f"{place.name}.replaced"))
+                os.replace(path, place)
     except OSError as error:
         raise OutputError(f"cannot be written ({error.strerror or error})", file=target) from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _runs(results: Results, run_keys: Sequence[str], states: Collection[str]) -> list[StoredRun]:
