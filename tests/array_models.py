@@ -4,16 +4,23 @@ import numpy as np
 import torch
 
 from idwbench.attention.scores import get_method
+from idwbench.models.initialisation import learned_arrays
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.saved_model import SavedModel, task_metrics
 from idwbench.results.provenance import package_versions
 
 
+def learned_tensors(method, n_features, dtype=torch.float64, **given):
+    """Return random arrays that a score learns, by name; most methods have none."""
+    record = get_method(method)
+    arrays = learned_arrays(record, record.resolve(given), n_features, np.random.default_rng(0))
+    return {name: torch.from_numpy(array).to(dtype) for name, array in arrays.items()}
+
+
 def saved_array_model(config, dataset, arrays, metrics=None):
-    """Return the model of a run with the keys and values in `arrays`, trained by the engine ``torch`` on a CPU."""
-    keys, values = (torch.from_numpy(np.asarray(arrays[name])) for name in ("keys", "values"))
+    """Return the model of a run with `arrays` by name, trained by the engine ``torch`` on a CPU."""
     return SavedModel(
-        network=PrototypeNetwork(get_method(config.model.method), config.model.parameters, keys, values),
+        network=PrototypeNetwork.of(config.network.method_record, config.model.parameters, arrays),
         config=config,
         scaling=dataset.scaling,
         image_shape=dataset.image_shape,

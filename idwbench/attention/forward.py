@@ -33,12 +33,14 @@ def scores(inputs: Tensor, keys: Tensor, method: str = "idw", **parameters: Any)
         inputs: The inputs, or queries.
         keys: The keys.
         method: The name of a registered method: ``idw``, ``inv_dist``, ``neg_dist``, ``gaussian``, ``cosine``,
-            ``scaled_dot``, ``fc_relu``, or one of your own.
-        parameters: Parameters of the method, such as ``power`` and ``epsilon``; they have defaults.
+            ``scaled_dot``, ``additive``, ``fc_relu``, or one of your own.
+        parameters: Parameters of the method, such as ``power`` and ``epsilon``; they have defaults. The arrays that
+            ``additive`` learns are tensors: ``query_weight`` and ``key_weight`` (hidden, features), ``vector``
+            (hidden,), with leading axes as the inputs if any.
 
     Raises:
-        ConfigError: unknown method or parameter, a value out of range, or tensors whose shapes, types or devices do not
-            fit.
+        ConfigError: unknown method or parameter, a value out of range, or tensors that are missing, or whose shapes,
+            types or devices do not fit.
 
     Example:
         >>> import torch
@@ -47,10 +49,12 @@ def scores(inputs: Tensor, keys: Tensor, method: str = "idw", **parameters: Any)
         tensor([[ -9., -25.]])
     """
     chosen = get_method(method)
-    resolved = chosen.resolve(parameters)
     _check_tensors({"inputs": inputs, "keys": keys})
+    learned, given = _learned(chosen, parameters, inputs)
+    resolved = chosen.resolve(given)
     dtype = _computing_type(chosen, inputs, keys)
-    result: Tensor = chosen.score(inputs.to(dtype), keys.to(dtype), **resolved)
+    learned = {name: tensor.to(dtype) for name, tensor in learned.items()}
+    result: Tensor = chosen.scores(inputs.to(dtype), keys.to(dtype), {**resolved, **learned})
     return result.to(inputs.dtype)
 
 
@@ -83,21 +87,24 @@ def attend(
             mask is added to the scores. A softmax over no key is NaN.
         dropout: Probability with which a weight is set to 0; the others are divided by 1 − dropout.
         generator: Source of the randomness of `dropout`, by default PyTorch's own.
-        parameters: Parameters of the score and of the weighting, such as ``k`` of ``top_k``; they have defaults.
+        parameters: Parameters of the score, as for `scores`, and of the weighting, such as ``k`` of ``top_k``; they
+            have defaults.
 
     Raises:
-        ConfigError: unknown method, weighting or parameter, a value out of range, tensors or a mask whose shapes, types
-            or devices do not fit, or both `method` and `score`.
+        ConfigError: unknown method, weighting or parameter, a value out of range, tensors or a mask that are missing or
+            whose shapes, types or devices do not fit, or both `method` and `score`.
     """
     if method is not None and score is not None:
         raise ConfigError("is given as 'method' already", location=("score",))
     by_name = get_method(method or score or "idw")
     chosen = get_weighting(weighting or by_name.weighting)
-    score_parameters, weighting_parameters = _split(by_name, chosen, parameters)
     _check_dropout(dropout)
     _check_tensors({"inputs": inputs, "keys": keys, "values": values})
+    learned, given = ({}, parameters) if chosen.own_score else _learned(by_name, parameters, inputs)
+    score_parameters, weighting_parameters = _split(by_name, chosen, given)
     dtype = _computing_type(by_name, inputs, keys)
-    compare = chosen.own_score or partial(by_name.score, **score_parameters)
+    score_parameters |= {name: tensor.to(dtype) for name, tensor in learned.items()}
+    compare = chosen.own_score or partial(by_name.scores, parameters=score_parameters)
     result: Tensor = compare(inputs.to(dtype), keys.to(dtype))
     weights = apply_weighting(chosen, weighting_parameters, result, broadcast_mask(mask, result))
     if dropout > 0:
@@ -105,9 +112,34 @@ def attend(
     return stacked_product(weights, values.to(dtype)).to(inputs.dtype)
 
 
+def _learned(method: Method, given: Mapping[str, Any], inputs: Tensor) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return the arrays that a score learns, and all else that was given with the sizes that they have.
+
+    Raises:
+        ConfigError: an array is missing, or is no tensor of the type and with the axes that it needs.
+    """
+    names = [one.name for one in method.learned]
+    arrays: dict[str, Tensor] = {}
+    sizes = {name: value for name, value in given.items() if name not in names} | {"features": inputs.shape[-1]}
+    for one in method.learned:
+        array = given.get(one.name)
+        axes = f"expected a tensor (…, {', '.join(one.axes)})"
+        if not isinstance(array, Tensor) or array.dim() < len(one.axes):
+            got = tuple(array.shape) if isinstance(array, Tensor) else type(array).__name__
+            raise ConfigError(f"{axes}, which '{method.name}' learns, got {got}", location=(one.name,))
+        if (array.dtype, array.device) != (inputs.dtype, inputs.device):
+            raise ConfigError(f"{axes} of {inputs.dtype} on {inputs.device}, as inputs", location=(one.name,))
+        for axis, size in zip(one.axes, array.shape[-len(one.axes) :], strict=True):
+            if sizes.setdefault(axis, size) != size:
+                raise ConfigError(f"{axes} with {sizes[axis]} {axis}, got {tuple(array.shape)}", location=(one.name,))
+        arrays[one.name] = array
+    del sizes["features"]
+    return arrays, sizes
+
+
 def _split(
     method: Method, weighting: Weighting, given: Mapping[str, Any]
-) -> tuple[dict[str, ParameterValue], dict[str, ParameterValue]]:
+) -> tuple[dict[str, Any], dict[str, ParameterValue]]:
     """Return all parameters of the score and of the weighting; a name that both have is the score's."""
     names = {name for name in given if weighting.takes(name) and not method.takes(name)}
     score_parameters = method.resolve({name: value for name, value in given.items() if name not in names})
@@ -164,15 +196,20 @@ def _computing_type(method: Method, inputs: Tensor, keys: Tensor) -> torch.dtype
 
 
 def attention_weights(
-    method: Method, scores: Float[Tensor, "*stack batch prototypes"]
+    method: Method,
+    scores: Float[Tensor, "*stack batch prototypes"],
+    parameters: Mapping[str, Any] | None = None,
 ) -> Float[Tensor, "*stack batch prototypes"]:
-    """Return relu(scores) or the softmax over prototypes, by the method's weighting.
+    """Return the weights for scores, by the method's weighting with its `parameters` among those of the method.
 
-    Scores of +∞ (hits with ε = 0) share the weight equally, the limit of ε → 0, and their gradient is 0.
+    Scores of +∞ (hits with ε = 0) share the weight equally, the limit of ε → 0, and their gradient is 0; with ``relu``
+    they stay as they are.
     """
     if method.weighting == "relu":
         return scores.relu()
-    return apply_weighting(WEIGHTINGS["softmax"], {}, scores)
+    weighting = WEIGHTINGS[method.weighting]
+    own = {one.name: (parameters or {})[one.name] for one in weighting.parameters}
+    return apply_weighting(weighting, own, scores)
 
 
 def apply_weighting(
@@ -205,6 +242,6 @@ def prototype_logits(
     keys: Float[Tensor, "*#runs prototypes features"],
     values: Float[Tensor, "*#runs prototypes outputs"],
 ) -> Float[Tensor, "*#runs batch outputs"]:
-    """Return weights · V, the forward pass of a prototype network."""
-    weights = attention_weights(method, method.score(inputs, keys, **parameters))
+    """Return weights · V, the forward pass of a prototype network; `parameters` has the learned arrays too."""
+    weights = attention_weights(method, method.scores(inputs, keys, parameters), parameters)
     return stacked_product(weights, values)

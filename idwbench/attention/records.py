@@ -10,6 +10,7 @@ from idwbench.errors import ConfigError, did_you_mean
 __all__ = [
     "LEARNED_NUMBERS",
     "Initialisation",
+    "LearnedArray",
     "Method",
     "MethodWeighting",
     "Parameter",
@@ -173,20 +174,58 @@ def find_record(records: Mapping[str, _R], name: object, noun: str) -> _R:
 
 
 @dataclass(frozen=True)
+class LearnedArray:
+    """An array that a score learns beside the keys, as its argument of that name.
+
+    Attributes:
+        name: The name of the argument, and of the array in stored runs and files.
+        axes: What each axis counts: ``features``, or a parameter of the method by its name.
+    """
+
+    name: str
+    axes: tuple[str, ...]
+
+    def shape(self, n_features: int, parameters: Mapping[str, Any]) -> tuple[int, ...]:
+        """Return the shape for inputs with `n_features` features."""
+        return tuple(n_features if axis == "features" else int(parameters[axis]) for axis in self.axes)
+
+
+@dataclass(frozen=True)
 class Method(Record):
     """A score with its parameters and a weighting.
 
     Attributes:
         score: The function ``(inputs, keys, **parameters) -> scores``.
         initialisation: Default initialisation, see `idwbench.models.initialisation`.
-        weighting: ``softmax`` over prototypes, or ``relu`` without normalisation.
+        weighting: ``softmax`` over prototypes, or ``relu`` without normalisation; `get_method` gives other ones.
         sha256: Checksum of the plugin file that defines the method; None if built in.
+        learned: The arrays that the score learns, which are arguments of it too.
+        not_scored: Names of parameters that are no arguments of the score: of the weighting, and sizes of arrays.
     """
 
     score: Callable[..., Any]
     initialisation: Initialisation = "mean"
-    weighting: MethodWeighting = "softmax"
+    weighting: str = "softmax"
     sha256: str | None = None
+    learned: tuple[LearnedArray, ...] = ()
+    not_scored: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The name, with a weighting that is neither ``softmax`` nor ``relu``: ``idw with sparsemax``."""
+        return self.name if self.weighting in get_args(MethodWeighting) else f"{self.name} with {self.weighting}"
+
+    def score_arguments(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return those of all parameters and learned arrays that the score takes."""
+        return {name: value for name, value in parameters.items() if name not in self.not_scored}
+
+    def numbers_of_pair(self, n_features: int, parameters: Mapping[str, Any]) -> int:
+        """Return how many numbers the score of an input and a key takes while it is computed, at most."""
+        return max([n_features, *(size for one in self.learned for size in one.shape(n_features, parameters))])
+
+    def scores(self, inputs: Any, keys: Any, parameters: Mapping[str, Any]) -> Any:
+        """Return the scores (…, batch, prototypes) for all parameters of the method, and its learned arrays."""
+        return self.score(inputs, keys, **self.score_arguments(parameters))
 
 
 def check_learned_numbers(method: Method | None, settings: Mapping[str, Any], prefix: str = "") -> None:
@@ -210,8 +249,10 @@ def check_learned_numbers(method: Method | None, settings: Mapping[str, Any], pr
             problem = "there is no score with learned numbers"
         elif name == "qk_norm" and value not in get_args(QkNorm):
             problem, hint = f"unknown normalisation {value!r}", did_you_mean(str(value), get_args(QkNorm))
-        elif method.weighting != "softmax":
+        elif method.weighting == "relu":
             problem = f"the weights of {method.name} are not a softmax"
+        elif method.learned:
+            problem = f"{method.name} learns its score already"
         elif name == "learned_power" and not method.takes("power"):
             problem = f"{method.name} has no power"
         elif value == "l2" and method.name == "cosine":

@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from idwbench.attention.records import Method, Parameter, find_record
+from idwbench.attention.records import LearnedArray, Method, Parameter, Weighting, find_record
+from idwbench.attention.weightings import get_weighting
 from idwbench.errors import ConfigError
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "HIT_SQ_DIST",
     "METHODS",
     "DistanceScore",
+    "additive",
     "all_parameters",
     "array_namespace",
     "bounded_exp",
@@ -45,6 +47,7 @@ __all__ = [
     "log_patch_weight",
     "matrix_product",
     "neg_dist",
+    "new_axis",
     "register_method",
     "scaled_dot",
     "unit_vectors",
@@ -100,6 +103,11 @@ def matrix_product(left: Array, right: Array) -> Array:
     return left @ right
 
 
+def new_axis(array: Array, axis: int) -> Array:
+    """Return the array with one more axis, of length 1."""
+    return array.unsqueeze(axis) if hasattr(array, "requires_grad") else array_namespace(array).expand_dims(array, axis)
+
+
 def unit_vectors(vectors: Array) -> Array:
     """Return vectors / norm, and 0 for the zero vector, with zero gradient there."""
     xp = array_namespace(vectors)
@@ -122,6 +130,20 @@ def scaled_dot(inputs: Array, keys: Array, *, scale: str) -> Array:
 def cosine(inputs: Array, keys: Array, *, temperature: Number) -> Array:
     """Return x·k/(‖x‖ ‖k‖ temperature), 0 where a norm is 0."""
     return dot(unit_vectors(inputs), unit_vectors(keys)) / temperature
+
+
+def additive(inputs: Array, keys: Array, *, form: str, query_weight: Array, key_weight: Array, vector: Array) -> Array:
+    """Return vᵀ tanh(W_q x + W_k k) (Bahdanau et al. 2015), or vᵀ (W_q x + W_k k) (arXiv 2310.18805, section 2).
+
+    In the linear form the part of the input is the same for all keys, so that a softmax over keys gives every input the
+    same weights. Shapes: W_q and W_k (…, hidden, features), v (…, hidden).
+    """
+    xp = array_namespace(inputs)
+    queries = matrix_product(inputs, query_weight.swapaxes(-1, -2))
+    memory = matrix_product(keys, key_weight.swapaxes(-1, -2))
+    units = new_axis(queries, -2) + new_axis(memory, -3)
+    units = xp.tanh(units) if form == "tanh" else units
+    return xp.sum(units * new_axis(new_axis(vector, -2), -2), axis=-1)
 
 
 def log_distance_power(sq_dist: Array, power: Number) -> Array:
@@ -215,11 +237,23 @@ _SCALE = Parameter(
 _TEMPERATURE = Parameter("temperature", 1.0, symbol="T", help="Divisor of the cosine.", minimum=1e-12, maximum=1e12)
 _SIGMA_SQUARED = Parameter("sigma_squared", 2.0, symbol="σ²", help="σ² of the Gaussian.", minimum=1e-12, maximum=1e12)
 _EPSILON = Parameter("epsilon", 1e-3, symbol="ε", help="ε, added to the distance.", minimum=0.0, special=(0.0,))
+_FORM = Parameter("form", "tanh", help="Form of the additive score.", choices=("tanh", "linear"))
+_HIDDEN = Parameter(
+    "hidden", 16.0, help="Number of hidden units of the additive score.", minimum=1.0, maximum=1e6, whole=True
+)
+_WEIGHTS = tuple(LearnedArray(name, ("hidden", "features")) for name in ("query_weight", "key_weight"))
 
 _BUILT_IN = (
     Method("fc_relu", "x·k", dot, "kaiming", "relu"),
     Method("scaled_dot", "x·k / √features, or x·k / √prototypes", scaled_dot, "kaiming", parameters=(_SCALE,)),
     Method("cosine", "x·k / (‖x‖ ‖k‖ temperature)", cosine, "kaiming", parameters=(_TEMPERATURE,)),
+    Method(
+        *("additive", "vᵀ tanh(W_q x + W_k k), or vᵀ (W_q x + W_k k)", additive, "kaiming"),
+        parameters=(_FORM, _HIDDEN),
+        labelled=("hidden",),
+        learned=(*_WEIGHTS, LearnedArray("vector", ("hidden",))),
+        not_scored=("hidden",),
+    ),
     Method("neg_dist", "−d^p", DistanceScore(neg_dist), parameters=(_POWER,)),
     Method("gaussian", "exp(−d²/σ²)", DistanceScore(gaussian), parameters=(_SIGMA_SQUARED,)),
     Method("inv_dist", "1/(ε + d^p)", DistanceScore(inv_dist), parameters=(_POWER, _EPSILON)),
@@ -245,20 +279,39 @@ def register_method(method: Method) -> None:
     METHODS[method.name] = method
 
 
-def get_method(name: object) -> Method:
-    """Return the method of that name.
+def get_method(name: object, weighting: str | None = None) -> Method:
+    """Return the method of that name, with another weighting than its own if one is given.
+
+    Its parameters are then those of the score and of the weighting.
 
     Raises:
-        ConfigError: unknown method.
+        ConfigError: unknown method or weighting, a weighting that compares inputs and keys itself, or one that has a
+            parameter of the same name as the score.
     """
     while str(name) not in METHODS and FINDERS:
         FINDERS.pop()()
     try:
-        return find_record(METHODS, name, "method")
+        method = find_record(METHODS, name, "method")
     except ConfigError as error:
         if not error.hint.startswith("did you mean"):
             error.hint += "; if a plugin defines it, load the plugin first"
         raise
+    return method if weighting in (None, method.weighting) else _weighted(method, get_weighting(weighting))
+
+
+def _weighted(method: Method, chosen: Weighting) -> Method:
+    """Return a method with another weighting; raises as `get_method`."""
+    if chosen.own_score is not None:
+        problem = f"'{chosen.name}' compares inputs and keys itself, and no method has a part in it"
+        raise ConfigError(problem, location=("weighting",), hint="choose straight_through")
+    for name in (one.name for one in chosen.parameters if method.takes(one.name)):
+        raise ConfigError(f"'{chosen.name}' and '{method.name}' have a parameter '{name}'", location=("weighting",))
+    return replace(
+        method,
+        weighting=chosen.name,
+        parameters=(*method.parameters, *chosen.parameters),
+        not_scored=(*method.not_scored, *(one.name for one in chosen.parameters)),
+    )
 
 
 def all_parameters() -> dict[str, Parameter]:

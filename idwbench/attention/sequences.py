@@ -174,12 +174,12 @@ class AdditiveScore(nn.Module, PairScore):
     """
 
     def __init__(
-        self, num_heads: int, head_dim: int, *, form: str = "tanh", hidden: int | None = None, **factory: Any
+        self, num_heads: int, head_dim: int, *, form: str = "tanh", hidden: float | None = None, **factory: Any
     ) -> None:
         super().__init__()
         if form not in ADDITIVE_FORMS:
             raise ValueError(f"unknown form {form!r} of additive attention ({did_you_mean(str(form), ADDITIVE_FORMS)})")
-        hidden = head_dim if hidden is None else hidden
+        hidden = head_dim if hidden is None else int(hidden)
         if hidden <= 0:
             raise ValueError(f"hidden must be greater than 0, got {hidden}")
         self.form, self.head_dim = form, head_dim

@@ -157,11 +157,13 @@ def _parameter(name: str, kind: Any, declaration: Any) -> inspect.Parameter:
 
 
 def _parameters() -> Iterator[inspect.Parameter]:
-    """Yield an option for each parameter of the methods."""
-    from idwbench.attention.scores import METHODS, all_parameters
+    """Yield an option for each parameter of the methods and of the weightings."""
+    from idwbench.attention.scores import METHODS
+    from idwbench.attention.weightings import WEIGHTINGS
 
-    for name, parameter in all_parameters().items():
-        *others, last = (method.name for method in METHODS.values() if name in {one.name for one in method.parameters})
+    records = [*METHODS.values(), *WEIGHTINGS.values()]
+    for name, parameter in {one.name: one for record in records for one in record.parameters}.items():
+        *others, last = (record.name for record in records if record.takes(name))
         text = f"{parameter.help} For {', '.join(others)}{' and ' if others else ''}{last}."
         yield _parameter(name, str if parameter.choices else float, model_option(help=text))
 
@@ -173,7 +175,7 @@ def _settings() -> Iterator[inspect.Parameter]:
     from idwbench.runs.protocol import Protocol
 
     places: tuple[tuple[Any, Iterable[str], str], ...] = (
-        (PrototypesConfig, ["initialisation", "key_bounds"], "Model"),
+        (PrototypesConfig, ["initialisation", "key_bounds", "weighting"], "Model"),
         (Protocol, Protocol.model_fields, "Protocol"),
         (CsvConfig, DATASET_SETTINGS, "Data"),
     )

@@ -155,8 +155,8 @@ def directional_gradients(
 def clip_factors(method: Method, parameters: Parameters, batches: StepBatches, largest: float) -> NDArray[np.float64]:
     """Return min(1, largest/(‖g‖ + 1e-6)) of each step, with the norm of the gradient of keys and values, (steps,)."""
     keys, values = batches.keys.clone().requires_grad_(), batches.values.clone().requires_grad_()
-    scores = method.score(batches.inputs, keys, **parameters)
-    loss = _losses(attention_weights(method, scores) @ values, batches.targets).sum()
+    scores = method.scores(batches.inputs, keys, parameters)
+    loss = _losses(attention_weights(method, scores, parameters) @ values, batches.targets).sum()
     gradients = torch.autograd.grad(loss, (keys, values))
     norms = sum(gradient.square().sum((1, 2)) for gradient in gradients)
     assert isinstance(norms, Tensor)
@@ -176,7 +176,8 @@ def _by_distances(
     method: Method, score: DistanceScore, parameters: Parameters, batches: StepBatches, along: Tensor
 ) -> Tensor:
     squares = squared_distances(batches.inputs, batches.keys).requires_grad_()
-    weights = attention_weights(method, score.function(squares, **parameters))
+    scores = score.function(squares, **method.score_arguments(parameters))
+    weights = attention_weights(method, scores, parameters)
     loss = _losses(weights @ batches.values, batches.targets).sum()
     [slopes] = torch.autograd.grad(loss, squares)
     key_products = (batches.keys * along).sum(-1).unsqueeze(-2)
@@ -192,7 +193,7 @@ def _by_gradients(method: Method, parameters: Parameters, batches: StepBatches, 
     products = []
     for rows in torch.split(torch.arange(len(steps)), at_once):
         keys = batches.keys[steps[rows]].requires_grad_()
-        weights = attention_weights(method, method.score(inputs[rows], keys, **parameters))
+        weights = attention_weights(method, method.scores(inputs[rows], keys, parameters), parameters)
         outputs = weights @ batches.values[steps[rows]]
         [gradients] = torch.autograd.grad(_losses(outputs, targets[rows]).sum(), keys)
         products.append((gradients * along[steps[rows]]).sum(-1) / n_batch)

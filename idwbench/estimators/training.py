@@ -64,8 +64,9 @@ def parsed_training(parameters: Mapping[str, Any], n_rows: int, seed: int) -> Pr
     given = _with_automatic(parameters, n_rows)
     fields = {name: given[name] for name in ("method", "initialisation", "key_bounds")}
     fields["prototypes"] = given["n_prototypes"]
-    if str(given["method"]) not in BUILT_IN_METHODS:
-        hint = did_you_mean(str(given["method"]), BUILT_IN_METHODS)
+    known = [name for name, method in BUILT_IN_METHODS.items() if not method.learned]
+    if str(given["method"]) not in known:
+        hint = did_you_mean(str(given["method"]), known)
         raise ValueError(f"method: unknown method {given['method']!r} ({hint})")
     numbers = _method_parameters(given)
     try:

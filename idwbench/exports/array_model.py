@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.attention.records import ParameterValue
+from idwbench.attention.records import Method, MethodWeighting
 from idwbench.attention.scores import BUILT_IN_METHODS, DistanceScore, log_patch_weight
 from idwbench.errors import OutputError
 from idwbench.models.array_weights import array_weighting
@@ -32,15 +32,15 @@ class ArrayModel:
     """A prototype network without torch.
 
     Attributes:
-        method: Name of the method, which is built in.
-        parameters: All its parameters.
+        method: The method, which is built in, with softmax weights or those of a ReLU.
+        parameters: All its parameters, and what its score learns in float64.
         keys: (prototypes, features), in scaled units.
         values: (prototypes, outputs).
         patches: Those of its patches; None without any.
     """
 
-    method: str
-    parameters: Mapping[str, ParameterValue]
+    method: Method
+    parameters: Mapping[str, Any]
     keys: NDArray[np.float32]
     values: NDArray[np.float32]
     patches: PatchPrototypes | None = None
@@ -58,23 +58,28 @@ class ArrayModel:
     @property
     def compares_distances(self) -> bool:
         """Whether the score is a function of squared distances."""
-        return isinstance(BUILT_IN_METHODS[self.method].score, DistanceScore)
+        return isinstance(self.method.score, DistanceScore)
 
     @property
     def score(self) -> Callable[..., Any]:
         """The score: a function of squared distances, or of inputs and keys."""
-        score = BUILT_IN_METHODS[self.method].score
+        score = self.method.score
         return score.function if isinstance(score, DistanceScore) else score
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What the score takes beside inputs and keys."""
+        return self.method.score_arguments(self.parameters)
 
     @property
     def weighting(self) -> Callable[..., Any]:
         """The function from scores to weights."""
-        return array_weighting(self.method, self.parameters)
+        return array_weighting(self.method.weighting, self.parameters)
 
     def weights(self, inputs: Any, keys: Any) -> Any:
         """Return the weights (n, prototypes + patches) for scaled inputs (n, features) and keys in float64."""
         compared = (squared_distances(inputs, keys),) if self.compares_distances else (inputs, keys)
-        scores = self.score(*compared, **self.parameters)
+        scores = self.score(*compared, **self.arguments)
         if self.patches is not None:
             distances = squared_distances(inputs, self.patches.keys.astype(np.float64))
             shapes = self.patches.log_peaks, self.patches.radii, self.patches.steepness
@@ -86,13 +91,16 @@ def array_model(network: PrototypeNetwork, patches: PatchPrototypes | None = Non
     """Return the arrays of a network, or of a head, whose inputs are features, with patches if there are any.
 
     Raises:
-        OutputError: its method is not built in.
+        OutputError: its method is not built in, or has another weighting than softmax or ReLU.
     """
-    name = network.method.name
-    if name not in BUILT_IN_METHODS or network.method.sha256 is not None:
-        problem = f"the method '{name}' cannot be exported: a plugin defines it"
+    method = network.method
+    if method.name not in BUILT_IN_METHODS or method.sha256 is not None:
+        problem = f"the method '{method.name}' cannot be exported: a plugin defines it"
         raise OutputError(problem, hint=f"supported are {', '.join(BUILT_IN_METHODS)}")
+    if method.weighting not in get_args(MethodWeighting):
+        problem = f"'{method.title}' cannot be exported: only softmax and ReLU weights can"
+        raise OutputError(problem, hint="save it as .pt or .safetensors")
     keys, values = (part.detach().cpu().numpy() for part in (network.keys, network.values))
-    return ArrayModel(
-        name, network.parameters_of_method, keys, values, patches if patches is not None and len(patches) else None
-    )
+    learned = {name: np.asarray(network.arguments[name], np.float64) for name in network.arrays}
+    arguments = {**network.parameters_of_method, **learned}
+    return ArrayModel(method, arguments, keys, values, patches if patches is not None and len(patches) else None)

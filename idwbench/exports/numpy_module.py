@@ -27,11 +27,12 @@ _LINE = 100
 _SHAPES = ("log_peaks", "radii", "steepness")
 _CONSTANTS = ("HIT_SQ_DIST", "EXP_BOUND")
 # What tells NumPy from torch in the functions of scores, as regular expressions, and what NumPy alone needs.
-_REPLACED = ("array_namespace", "matrix_product", "is_number")
+_REPLACED = ("array_namespace", "matrix_product", "is_number", "new_axis")
 _PLAIN = (
     (r" +xp = array_namespace\(\w+\)\n", ""),
     (r"\bxp\.", "np."),
     (r"\bmatrix_product\(", "np.matmul("),
+    (r"\bnew_axis\(", "np.expand_dims("),
     (r"\bis_number\((\w+), ([\d.]+)\)", r"\1 == \2"),
     (r'not hasattr\(\w+, "requires_grad"\) and ', ""),
     (r"\bNumber\b", "float"),
@@ -72,6 +73,7 @@ def numpy_source(model: SavedModel) -> str:
             *(_array(name, getattr(model.target_scaling, part)) for name, part in targets),
             _array("KEYS", arrays.all_keys),
             _array("VALUES", arrays.all_values),
+            *(_array(name.upper(), part) for name, part in arrays.arguments.items() if isinstance(part, np.ndarray)),
             *(_array(name.upper(), getattr(arrays.patches, name)) for name in _SHAPES if arrays.patches is not None),
             *(f"{name} = {getattr(scores, name)!r}" for name in _CONSTANTS if name in used),
             "",
@@ -92,7 +94,10 @@ def _score(model: ArrayModel) -> str:
     """Return the expression of the scores as text."""
     keys = "KEYS" if model.patches is None else f"KEYS[:{len(model.keys)}]"
     compared = f"squared_distances(inputs, {keys})" if model.compares_distances else f"inputs, {keys}"
-    numbers = "".join(f", {name}={value!r}" for name, value in model.parameters.items())
+    texts = {
+        name: name.upper() if isinstance(value, np.ndarray) else repr(value) for name, value in model.arguments.items()
+    }
+    numbers = "".join(f", {name}={text}" for name, text in texts.items())
     score = f"{model.score.__name__}({compared}{numbers})"
     if model.patches is None:
         return score

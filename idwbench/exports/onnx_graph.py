@@ -25,6 +25,7 @@ _OPERATORS: dict[Any, str] = {
     np.maximum: "Max",
     np.negative: "Neg",
     np.exp: "Exp",
+    np.tanh: "Tanh",
     np.log: "Log",
     np.sqrt: "Sqrt",
     np.absolute: "Abs",

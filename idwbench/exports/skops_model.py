@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Scaling
+from idwbench.errors import OutputError
 from idwbench.exports.array_model import array_model
 from idwbench.models.model_card import card_text, saved_model_card
 from idwbench.models.saved_model import SavedModel
@@ -46,7 +48,9 @@ def fitted_estimator(model: SavedModel) -> Any:
     from idwbench.estimators.regressor import PrototypeRegressor
 
     arrays = array_model(model.network)
-    given: dict[str, Any] = {"method": arrays.method, "parameters": dict(arrays.parameters)}
+    if arrays.method != get_method(arrays.method.name) or arrays.method.learned:
+        raise OutputError(f"scikit-learn's estimators have no method '{arrays.method.title}'")
+    given: dict[str, Any] = {"method": arrays.method.name, "parameters": dict(arrays.parameters)}
     fitted: Any
     if model.class_names:
         order = np.argsort(model.class_names)  # scikit-learn sorts classes

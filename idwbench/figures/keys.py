@@ -235,7 +235,9 @@ def _network_grid(selection: Selection, row: Row, metric: str, dataset: Dataset)
         above, below = Words(names[own], class_colour(own), size, True), Words(f"{distance[key]:.2g}", QUIET, 7)
         tiles.append(Tile(_images(dataset, rows[key], own), (below,), (above,)))
     words = f"{_nearest_label(dataset, rows[:, 0], distance, classes)} are nearest"
-    return TileGrid(tiles, 20, _aspect(dataset), 0.45, Model(row, run, keys, values).title(metric), words)
+    return TileGrid(
+        tiles, 20, _aspect(dataset), 0.45, Model(row, run, {"keys": keys, "values": values}).title(metric), words
+    )
 
 
 def _aspect(dataset: Dataset) -> float:

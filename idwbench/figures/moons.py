@@ -61,7 +61,7 @@ def moons_figure(selection: Selection) -> Figure:
     panels: dict[tuple[tuple[str, str], int], _Panel] = {}
     for model in models:
         config = model.row.model
-        picture = plane.plane_picture(config, model.keys, model.values, data)
+        picture = plane.plane_picture(config, model.arrays, data)
         panels[(config.method, config.parameters_label), config.prototypes] = (model.row, picture)
     rows = {row: plane.RowLabel(row[0], row[1].replace(", ", "\n")) for row, _ in panels}
     columns = {n: count_label(n, "prototype") for n in sorted({n for _, n in panels})}
@@ -107,7 +107,7 @@ def power_epsilon_figure(selection: Selection) -> Figure:
         if not row.n:
             plane.draw_empty(axes, _absence_label(row.n_diverged))
             return
-        picture = plane.plane_picture(row.model, *selection.arrays(first_run(row).run_key), data, points=100)
+        picture = plane.plane_picture(row.model, selection.arrays(first_run(row).run_key), data, points=100)
         outside = plane.draw_plane(axes, picture, data, test=False, scale=0.4)
         if "test" in row.statistics:
             axes.set_title(percent_label(row.statistics["test"]), loc="left", fontsize=8.5, color=INK, pad=2.5)

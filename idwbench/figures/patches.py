@@ -141,15 +141,15 @@ def _pictures(
 ) -> tuple[plane.PlanePicture | None, plane.PlanePicture | None]:
     assert run.config.required is not None
     try:
-        keys, values = selection.arrays(run.config.required.run_key)
+        arrays = selection.arrays(run.config.required.run_key)
     except ResultsError:
         return None, None
-    before = plane.plane_picture(run.config.model, keys, values, data)
+    before, keys, values = plane.plane_picture(run.config.model, arrays, data), arrays["keys"], arrays["values"]
     if not np.isfinite(eta := study["eta"][_EXACT, case]):
         return before, None
     keys = np.concatenate([keys, np.asarray(study["inputs"][case : case + 1], np.float32)])
     value = np.float32(eta) * np.eye(values.shape[1], dtype=np.float32)[[int(study["labels"][case])]]
-    after = plane.plane_picture(run.config.model, keys, np.concatenate([values, value]), data)
+    after = plane.plane_picture(run.config.model, {"keys": keys, "values": np.concatenate([values, value])}, data)
     return before, replace(before, probability=after.probability)
 
 

@@ -18,6 +18,7 @@ from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
 from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, fade, new_page
 from idwbench.runs.kinds.models import ModelConfig
+from idwbench.runs.kinds.prototypes import PrototypesConfig
 
 __all__ = [
     "Extent",
@@ -93,21 +94,20 @@ def plane_data(dataset: Dataset) -> PlaneData:
 
 
 def plane_picture(
-    model: ModelConfig, keys: NDArray[np.float32], values: NDArray[np.float32], data: PlaneData, points: int = GRID
+    model: ModelConfig, arrays: Mapping[str, NDArray[np.float32]], data: PlaneData, points: int = GRID
 ) -> PlanePicture:
-    """Return the picture of a model with these keys, in scaled units; the grid is (points, points)."""
+    """Return the picture of a model with the arrays of its run, in scaled units; the grid is (points, points)."""
     import torch
 
-    from idwbench.attention.scores import get_method
     from idwbench.models.modules import PrototypeNetwork
 
+    assert isinstance(model, PrototypesConfig)
+
     grid = np.stack([axis.ravel() for axis in np.meshgrid(*_cell_centres(data.extent, (points, points)))], axis=1)
-    network = PrototypeNetwork(
-        get_method(model.method), model.parameters, torch.from_numpy(keys), torch.from_numpy(values)
-    )
+    network = PrototypeNetwork.of(model.method_record, model.parameters, arrays)
     logits = torch.from_numpy(network.outputs(data.dataset.scaling.apply(grid)))
     probability = np.asarray(logits.softmax(-1)[:, 1].reshape(points, points).numpy())
-    return PlanePicture(data.dataset.scaling.invert(keys), values, probability)
+    return PlanePicture(data.dataset.scaling.invert(arrays["keys"]), arrays["values"], probability)
 
 
 def draw_plane_grid(

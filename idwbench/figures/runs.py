@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,14 +38,22 @@ class Model:
 
     Attributes:
         run: That of the lowest seed.
-        keys: (prototypes, features), in scaled units.
-        values: (prototypes, outputs).
+        arrays: Its arrays by name: keys (prototypes, features), in scaled units, values (prototypes, outputs), ….
     """
 
     row: Row
     run: StoredRun
-    keys: Keys
-    values: Keys
+    arrays: Mapping[str, Keys]
+
+    @property
+    def keys(self) -> Keys:
+        """Keys (prototypes, features), in scaled units."""
+        return self.arrays["keys"]
+
+    @property
+    def values(self) -> Keys:
+        """Values (prototypes, outputs)."""
+        return self.arrays["values"]
 
     @property
     def has_points(self) -> bool:
@@ -114,10 +122,9 @@ class Selection:
         """Return a data set of runs."""
         return load_dataset(config, self.data_dir)
 
-    def arrays(self, run_key: str) -> tuple[Keys, Keys]:
-        """Return the keys and values of a run; raises `ResultsError` if they are not stored."""
-        stored = self.store.load_arrays(run_key)
-        return stored["keys"].astype(np.float32), stored["values"].astype(np.float32)
+    def arrays(self, run_key: str) -> dict[str, Keys]:
+        """Return the arrays of a run of prototypes; raises `ResultsError` if they are not stored."""
+        return {name: array.astype(np.float32) for name, array in self.store.load_arrays(run_key).items()}
 
     def models(self, section: Section) -> list[Model]:
         """Return the models of a section that were trained with the registered version of their method.
@@ -128,7 +135,7 @@ class Selection:
         rows = [row for row in section.rows if row.n]
         if not all(row.model.kind in _BASELINES for row in rows):
             rows = self._registered(rows)
-        return [Model(row, run, *self.arrays(run.run_key)) for row in rows for run in [first_run(row)]]
+        return [Model(row, run, self.arrays(run.run_key)) for row in rows for run in [first_run(row)]]
 
     def _registered(self, complete: list[Row]) -> list[Row]:
         """Return the rows whose method is registered in the version that was trained."""

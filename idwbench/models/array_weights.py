@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.attention.records import ParameterValue
 from idwbench.attention.scores import DistanceScore, get_method
 from idwbench.models.neighbours import squared_distances
 
 __all__ = ["AnswerTerms", "array_weighting", "array_weights", "relu", "scores_on_arrays", "shared_by_hits", "softmax"]
 
 Array = NDArray[np.float64]
-Parameters = Mapping[str, ParameterValue]
+Parameters = Mapping[str, Any]
 
 _SHOWN = 10
 
@@ -72,26 +71,29 @@ def array_weights(method: str, parameters: Parameters, inputs: NDArray[Any], key
 
     Args:
         method: One of the built-in methods.
-        parameters: All parameters of the method.
+        parameters: All parameters of the method, and the arrays that it learns.
         inputs: Finite numbers.
         keys: Finite numbers.
     """
-    return array_weighting(method, parameters)(scores_on_arrays(method, parameters, inputs, keys))
+    return array_weighting(get_method(method).weighting, parameters)(scores_on_arrays(method, parameters, inputs, keys))
 
 
-def array_weighting(method: str, parameters: Parameters) -> Callable[..., Array]:
-    """Return the function from scores to weights; only with ε = 0 can scores be +∞, which share the weight."""
-    if get_method(method).weighting == "relu":
+def array_weighting(weighting: str, parameters: Parameters) -> Callable[..., Array]:
+    """Return the function from scores to weights of ``softmax`` or ``relu``.
+
+    Only with ε = 0 can scores be +∞, which share the weight of a softmax.
+    """
+    if weighting == "relu":
         return relu
     return shared_by_hits if parameters.get("epsilon") == 0 else softmax
 
 
 def scores_on_arrays(method: str, parameters: Parameters, inputs: NDArray[Any], keys: NDArray[Any]) -> Array:
     """Return the scores (n, prototypes); arguments as for `array_weights`."""
-    memory, score = np.ascontiguousarray(keys, np.float64), get_method(method).score
-    if isinstance(score, DistanceScore):
-        return np.asarray(score.function(squared_distances(inputs, memory), **parameters))
-    return np.asarray(score(np.ascontiguousarray(inputs, np.float64), memory, **parameters))
+    memory, chosen = np.ascontiguousarray(keys, np.float64), get_method(method)
+    if isinstance(chosen.score, DistanceScore):
+        return np.asarray(chosen.score.function(squared_distances(inputs, memory), **parameters))
+    return np.asarray(chosen.scores(np.ascontiguousarray(inputs, np.float64), memory, parameters))
 
 
 def softmax(scores: Array) -> Array:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.attention.scores import BUILT_IN_METHODS, DistanceScore, scaled_dot, unit_vectors
+from idwbench.attention.scores import DistanceScore, cosine, scaled_dot, unit_vectors
 from idwbench.models.neighbours import squared_distances
 from idwbench.models.patches import Base, Floats, PatchPrototypes
 
@@ -95,7 +95,8 @@ def _rounding(point: NDArray[np.floating], distance: float) -> float:
 
 
 def _has_bounds(base: Base) -> bool:
-    return base.method.name in BUILT_IN_METHODS and base.method.sha256 is None
+    score = base.method.score
+    return base.method.sha256 is None and (isinstance(score, DistanceScore) or score in (scaled_dot, cosine))
 
 
 def _score_bounds(base: Base, point: Floats, radius: float | Floats) -> tuple[Floats, Floats]:

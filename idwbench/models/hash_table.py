@@ -2,7 +2,8 @@
 
     answer(q) = Σ_j a_j h(v_j),  a = weighting(c · s(f(q), g(k_j)))
 
-The similarity s is the score of a method (x·k for ``inner_product``). The scaling is
+The similarity s is the score of a method (x·k for ``inner_product``); what that of ``additive`` learns is learned here,
+too. The scaling is
 
 - ``none``: c = 1;
 - ``sqrt_dimensions``: c = 1/√d, where d is the number of dimensions (Vaswani et al. 2017, section 3.2.1);
@@ -44,6 +45,7 @@ from idwbench.attention.scores import unit_vectors
 from idwbench.attention.weightings import get_weighting
 from idwbench.data.dataset import nearest_values
 from idwbench.data.synthetic import LookupTable, Queries
+from idwbench.models.initialisation import learned_arrays
 from idwbench.runs.kinds.hash_table import HashTableConfig
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GRADIENT_QUERIES",
     "HashTable",
-    "initial_projections",
+    "initial_arrays",
     "measured",
     "recall",
     "stored_hash_table",
@@ -62,6 +64,8 @@ __all__ = [
 GRADIENT_QUERIES = 32
 _DISTRIBUTIONS = ("softmax", "argmax", "straight_through", "top_k", "sparsemax", "entmax15")
 _NUMBERS_AT_ONCE = 2**22
+# What the names of arrays begin with that the score learns; projections have weights of the queries and keys, too.
+_OF_SCORE = "score_"
 
 
 @dataclass(frozen=True)
@@ -70,11 +74,11 @@ class HashTable:
 
     Attributes:
         config: Similarity, scaling, weighting and their parameters.
-        projections: The weights of the projections by name, as of `initial_projections`.
+        learned: The weights of the projections, and what the score learns, by name, as of `initial_arrays`.
     """
 
     config: HashTableConfig
-    projections: Mapping[str, Tensor] = field(default_factory=dict)
+    learned: Mapping[str, Tensor] = field(default_factory=dict)
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
         """Return the scaled scores (…, queries, keys) of queries (…, queries, d) and keys (…, keys, d)."""
@@ -86,7 +90,8 @@ class HashTable:
         assert config.score is not None  # all other weightings need a similarity
         if config.scaling == "qk_norm":
             queries, keys = unit_vectors(queries), unit_vectors(keys)
-        scores: Tensor = config.score.score(queries, keys, **config.score_parameters)
+        own = {one.name: self.learned[f"{_OF_SCORE}{one.name}"] for one in config.score.learned}
+        scores: Tensor = config.score.scores(queries, keys, {**config.score_parameters, **own})
         factor = _factor(config.scaling, *keys.shape[-2:])
         return scores if factor == 1 else scores * factor
 
@@ -106,13 +111,13 @@ class HashTable:
         if name not in self.config.projected:
             return vectors
         if self.config.projections == "linear":
-            return vectors @ self.projections[f"{name}_weight"]
-        hidden = (vectors @ self.projections[f"{name}_hidden_weight"] + self.projections[f"{name}_hidden_bias"]).relu()
-        return hidden @ self.projections[f"{name}_weight"] + self.projections[f"{name}_bias"]
+            return vectors @ self.learned[f"{name}_weight"]
+        hidden = (vectors @ self.learned[f"{name}_hidden_weight"] + self.learned[f"{name}_hidden_bias"]).relu()
+        return hidden @ self.learned[f"{name}_weight"] + self.learned[f"{name}_bias"]
 
 
 def stored_hash_table(store: Results, run: StoredRun) -> HashTable:
-    """Return the hash table of a complete run, with its learned projections.
+    """Return the hash table of a complete run, with what it learned.
 
     Raises:
         ValueError: the run is of another kind.
@@ -133,12 +138,13 @@ def _factor(scaling: str, n_keys: int, dimensions: int) -> float:
     return 1.0
 
 
-def initial_projections(
+def initial_arrays(
     config: HashTableConfig, dimensions: int, generator: np.random.Generator
 ) -> dict[str, NDArray[np.float32]]:
-    """Return initial weights (inputs, outputs) by name: N(0, 1/inputs), before a ReLU N(0, 2/inputs), and biases 0.
+    """Return initial weights by name: of projections, and those that the score learns, see `learned_arrays`.
 
-    Queries and keys are projected differently, so a table finds nothing before it has learned.
+    Weights of projections (inputs, outputs) are N(0, 1/inputs), before a ReLU N(0, 2/inputs), and biases 0. Queries and
+    keys are projected differently, so a table finds nothing before it has learned.
     """
     shapes: dict[str, tuple[int, ...]] = {"weight": (dimensions, dimensions)}
     if config.projections == "mlp":
@@ -149,11 +155,15 @@ def initial_projections(
             "weight": (hidden, dimensions),
             "bias": (dimensions,),
         }
-    return {
+    arrays = {
         f"{side}_{name}": _initial(name, shape, generator).astype(np.float32)
         for side in config.projected
         for name, shape in shapes.items()
     }
+    if config.score is not None:
+        learned = learned_arrays(config.score, config.score_parameters, dimensions, generator)
+        arrays |= {f"{_OF_SCORE}{name}": array for name, array in learned.items()}
+    return arrays
 
 
 def _initial(name: str, shape: tuple[int, ...], generator: np.random.Generator) -> NDArray[np.float64]:
@@ -167,7 +177,7 @@ def recall(hash_table: HashTable, table: LookupTable, queries: Queries) -> float
     """Return the fraction of right answers; an answer that is not finite is wrong."""
     keys, values = torch.from_numpy(table.keys), torch.from_numpy(table.values)
     with torch.no_grad():
-        parts = [hash_table.answers(part, keys, values).numpy() for part in _parts(queries, table)]
+        parts = [hash_table.answers(part, keys, values).numpy() for part in _parts(hash_table, queries, table)]
     return _fraction_right(np.concatenate(parts), table, queries)
 
 
@@ -178,7 +188,7 @@ def measured(hash_table: HashTable, table: LookupTable, queries: Queries) -> dic
     entropies: list[Tensor] = []
     scores: list[Tensor] = []
     with torch.no_grad():
-        for part in _parts(queries, table):
+        for part in _parts(hash_table, queries, table):
             scores.append(hash_table.scores(part, keys))
             weights = hash_table.weights(scores[-1])
             entropies.append(torch.special.entr(weights).sum(-1))
@@ -194,9 +204,10 @@ def measured(hash_table: HashTable, table: LookupTable, queries: Queries) -> dic
     return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
 
-def _parts(queries: Queries, table: LookupTable) -> tuple[Tensor, ...]:
+def _parts(hash_table: HashTable, queries: Queries, table: LookupTable) -> tuple[Tensor, ...]:
     """Return the queries in parts whose scores fit into some megabytes."""
-    return torch.split(torch.from_numpy(queries.inputs), max(1, _NUMBERS_AT_ONCE // len(table.keys)))
+    units = int(hash_table.config.parameters.get("hidden", 1))
+    return torch.split(torch.from_numpy(queries.inputs), max(1, _NUMBERS_AT_ONCE // (units * len(table.keys))))
 
 
 def _fraction_right(outputs: NDArray[np.float32], table: LookupTable, queries: Queries) -> float:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 
 from idwbench.attention.records import ParameterValue
@@ -218,6 +217,9 @@ def _method(content: Any, method: str | None, parameters: Mapping[str, Any]) -> 
         name, own = content.method_, dict(content.parameters_)
         if method not in (None, name):
             raise ModelFileError(f"method: expected '{name}', that of the {model}, got '{method}'")
+    if learned := get_method(name).learned:
+        names = ", ".join(one.name for one in learned)
+        raise ModelFileError(f"method: '{name}' also learns {names}, which prototypes made elsewhere do not have")
     resolved = get_method(name).resolve({**own, **parameters})
     for parameter, value in own.items():
         if resolved[parameter] != value:
@@ -248,8 +250,8 @@ def _model(
     keys = _keys(given, data, scaling, scaled)
     values, class_names = _values(given, data, keys)
     assert isinstance(config.model, PrototypesConfig)
-    parts = (torch.from_numpy(part) for part in (keys, values))
-    network = PrototypeNetwork(get_method(config.model.method), config.model.parameters, *parts)
+    arrays = {"keys": keys, "values": values}
+    network = PrototypeNetwork.of(config.model.method_record, config.model.parameters, arrays)
     versions = package_versions()
     return SavedModel(
         network=network,

@@ -2,12 +2,13 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.attention.records import Initialisation
+from idwbench.attention.records import Initialisation, Method
 from idwbench.attention.scores import get_method
 from idwbench.data.dataset import FeatureMoments, TrainingData
 from idwbench.errors import ConfigError
@@ -16,7 +17,7 @@ from idwbench.runs.kinds.baseline import BaselineConfig
 from idwbench.runs.kinds.network import NetworkConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 
-__all__ = ["baseline_prototypes", "check_prototypes", "initial_prototypes", "key_bounds"]
+__all__ = ["baseline_prototypes", "check_prototypes", "initial_prototypes", "key_bounds", "learned_arrays"]
 
 Prototypes = tuple[NDArray[np.float32], NDArray[np.float32]]
 
@@ -91,6 +92,17 @@ def key_bounds(model: PrototypesConfig, dataset: TrainingData) -> Prototypes | N
     """Return the least and the greatest training input by feature, (features,) each; None if keys have no bounds."""
     inputs = dataset.train.inputs
     return (inputs.min(0), inputs.max(0)) if model.key_bounds == "data" else None
+
+
+def learned_arrays(
+    method: Method, parameters: Mapping[str, Any], n_features: int, generator: np.random.Generator
+) -> dict[str, NDArray[np.float32]]:
+    """Return initial arrays of a score, uniform in ±√(3/columns): a product with one has the variance of its input."""
+    shapes = {one.name: one.shape(n_features, parameters) for one in method.learned}
+    bounds = {name: math.sqrt(3 / shape[-1]) for name, shape in shapes.items()}
+    return {
+        name: generator.uniform(-bounds[name], bounds[name], shape).astype(np.float32) for name, shape in shapes.items()
+    }
 
 
 def baseline_prototypes(model: BaselineConfig, dataset: TrainingData, seed: int) -> Prototypes:

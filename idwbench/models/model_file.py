@@ -33,6 +33,7 @@ from idwbench.models.patch_records import Repairs, earlier_repairs
 from idwbench.models.patches import Base
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import RunConfig
+from idwbench.runs.kinds.prototypes import PrototypesConfig
 
 __all__ = ["load_model", "model_content", "save_model"]
 
@@ -101,7 +102,7 @@ def load_model(path: str | PathLike[str]) -> SavedModel:
 
 def model_content(model: SavedModel, suffix: str) -> bytes:
     """Return the bytes of a model file with the ending ``.pt`` or ``.safetensors``."""
-    tensors = {name: getattr(model.network, name).detach().cpu().contiguous() for name in ("keys", "values")}
+    tensors = {name: part.detach().cpu().contiguous() for name, part in model.network.named_parameters()}
     scalings = {"scaling": model.scaling} | ({} if model.class_names else {"target": model.target_scaling})
     for name, scaling in scalings.items():
         tensors[f"{name}_mean"] = torch.from_numpy(np.array(scaling.mean, dtype=np.float64))
@@ -148,8 +149,10 @@ def _read_model(content: bytes, path: Path) -> SavedModel:
         if type(version) is not int or not 1 <= version <= VERSION:
             raise ValueError(f"version: expected a number from 1 to {VERSION}")
         facts = parse_facts(card)
+        method = _method(facts.config, path)
         _check_tensors(tensors, facts, version)
-        return _model(facts, tensors, _method(facts.config, path), version)
+        _check_learned(tensors, method, facts.config.model.parameters)
+        return _model(facts, tensors, method, version)
     except (ValueError, ConfigError, PatchError) as error:
         raise ModelFileError(f"damaged model file: {_one_line(error)}", file=path) from None
     except ModelFileError as error:
@@ -256,6 +259,17 @@ def _check_tensors(tensors: Mapping[str, Tensor], facts: ModelFacts, version: in
             raise ValueError(f"{name} is not positive")
 
 
+def _check_learned(tensors: Mapping[str, Tensor], method: Method, parameters: Mapping[str, Any]) -> None:
+    """Check the arrays that the score of the method learns; raises `ValueError`."""
+    for one in method.learned:
+        shape = one.shape(tensors["keys"].shape[1], parameters)
+        if one.name not in tensors:
+            raise ValueError(f"'{one.name}' is missing")
+        tensor = tensors[one.name]
+        if tensor.dtype != torch.float32 or tensor.shape != shape or not tensor.isfinite().all():
+            raise ValueError(f"{one.name}: expected finite float32 {shape}, got {tensor.dtype} {tuple(tensor.shape)}")
+
+
 def _model(facts: ModelFacts, tensors: Mapping[str, Tensor], method: Method, version: int) -> SavedModel:
     keys, values = (tensors[name].detach() for name in ("keys", "values"))
     given: dict[str, Any] = dict(facts)
@@ -274,14 +288,15 @@ def _model(facts: ModelFacts, tensors: Mapping[str, Tensor], method: Method, ver
     elif patches:
         arrays = (tensors[name].numpy() for name in ("patch_inputs", "patch_values"))
         given["repairs"] = Repairs.parse(patches, *arrays, is_classification=bool(facts.class_names))
-    return SavedModel(network=PrototypeNetwork(method, parameters, keys, values), **given)
+    learned = {one.name: tensors[one.name].detach() for one in method.learned}
+    return SavedModel(network=PrototypeNetwork(method, parameters, keys, values, arrays=learned), **given)
 
 
 def _method(config: RunConfig, path: Path) -> Method:
     """Return the method of a model, which must be registered and have a valid value of every parameter."""
     model = config.model
     try:
-        method = get_method(model.method)
+        method = get_method(model.method, model.weighting if isinstance(model, PrototypesConfig) else None)
     except ConfigError as error:
         hint = "if a plugin defines it, load the plugin first"
         raise ModelFileError(error.problem, file=path, hint=hint) from None

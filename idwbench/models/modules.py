@@ -58,6 +58,7 @@ class PrototypeNetwork(RowModule):
     Attributes:
         keys: (prototypes, features), in the scaled units of the inputs.
         values: (prototypes, outputs).
+        arrays: What the score of the method learns, by name; parameters of the module, too.
         learned: The score with learned numbers, or None for that of the method.
     """
 
@@ -68,6 +69,7 @@ class PrototypeNetwork(RowModule):
         keys: Float[Tensor, "prototypes features"],
         values: Float[Tensor, "prototypes outputs"],
         *,
+        arrays: Mapping[str, Tensor] | None = None,
         learned: LearnedScore | None = None,
     ) -> None:
         super().__init__()
@@ -76,16 +78,36 @@ class PrototypeNetwork(RowModule):
         self.keys = nn.Parameter(keys)
         self.values = nn.Parameter(values)
         self.learned = learned
+        for one in method.learned:
+            self.register_parameter(one.name, nn.Parameter((arrays or {})[one.name]))
+
+    @staticmethod
+    def of(method: Method, parameters: Mapping[str, ParameterValue], arrays: Mapping[str, Any]) -> PrototypeNetwork:
+        """Return the network of `arrays` by name: ``keys``, ``values``, and those that the score learns."""
+        names = ("keys", "values", *(one.name for one in method.learned))
+        keys, values, *others = (torch.from_numpy(np.asarray(arrays[name])) for name in names)
+        return PrototypeNetwork(method, parameters, keys, values, arrays=dict(zip(names[2:], others, strict=True)))
+
+    @property
+    def arrays(self) -> dict[str, Tensor]:
+        """What the score of the method learns, by name."""
+        return {one.name: getattr(self, one.name) for one in self.method.learned}
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """All parameters of the method, and what its score learns as arrays of NumPy."""
+        arrays = {name: tensor.detach().cpu().numpy() for name, tensor in self.arrays.items()}
+        return {**self.parameters_of_method, **arrays}
 
     def scores(self, inputs: Float[Tensor, "batch features"]) -> Float[Tensor, "batch prototypes"]:
         """Return the score of each prototype for each input."""
         if self.learned is not None:
             return torch.as_tensor(self.learned(inputs, self.keys))
-        return torch.as_tensor(self.method.score(inputs, self.keys, **self.parameters_of_method))
+        return torch.as_tensor(self.method.scores(inputs, self.keys, {**self.parameters_of_method, **self.arrays}))
 
     def weights(self, inputs: Float[Tensor, "batch features"]) -> Float[Tensor, "batch prototypes"]:
         """Return the weight of each prototype for each input."""
-        return attention_weights(self.method, self.scores(inputs))
+        return attention_weights(self.method, self.scores(inputs), self.parameters_of_method)
 
     def forward(self, inputs: Float[Tensor, "batch features"]) -> Float[Tensor, "batch outputs"]:
         """Return the outputs: logits, or scaled predictions of a regression."""
@@ -117,6 +139,7 @@ class PrototypeNetwork(RowModule):
             if "temperature" not in parameters:
                 raise error(f"a head with a learned temperature is not a score of {self.method.name} alone")
             parameters["temperature"] = float(parameters["temperature"]) * float(self.learned.log_temperature.exp())
+        parameters = {**self.parameters_of_method, **parameters}
         return PrototypeNetwork(self.method, parameters, self.keys.detach(), self.values.detach())
 
     def outputs(self, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -124,15 +147,17 @@ class PrototypeNetwork(RowModule):
         if self.learned is not None:
             return super().outputs(inputs)
         on_device = torch.from_numpy(inputs).to(self.keys.device)
-        stack = self.keys.detach()[None], self.values.detach()[None]
-        outputs = stacked_outputs(self.method, self.parameters_of_method, on_device, *stack)[0]
+        keys, values = (part.detach()[None] for part in (self.keys, self.values))
+        arrays = {name: tensor.detach()[None] for name, tensor in self.arrays.items()}
+        outputs = stacked_outputs(self.method, {**self.parameters_of_method, **arrays}, on_device, keys, values)[0]
         return np.asarray(outputs.cpu().numpy(), np.float32)
 
     def without(self, where: NDArray[np.bool_]) -> PrototypeNetwork:
         """Return the network without some of its prototypes, `where` (prototypes,) is true."""
         kept = torch.from_numpy(~where)
         keys, values = (part.detach()[kept] for part in (self.keys, self.values))
-        return PrototypeNetwork(self.method, self.parameters_of_method, keys, values, learned=self.learned)
+        parts: dict[str, Any] = {"arrays": self.arrays, "learned": self.learned}
+        return PrototypeNetwork(self.method, self.parameters_of_method, keys, values, **parts)
 
 
 @torch.no_grad()
@@ -144,7 +169,8 @@ def stacked_outputs(
     values: Float[Tensor, "runs prototypes outputs"],
 ) -> Float[Tensor, "runs n outputs"]:
     """Return the outputs of each run of a stack for the same inputs, in chunks of bounded memory."""
-    chunk = max(1, CHUNK_NUMBERS // max(1, keys.numel()))
+    pairs = max(1, keys.numel() // keys.shape[-1])
+    chunk = max(1, CHUNK_NUMBERS // (pairs * method.numbers_of_pair(keys.shape[-1], parameters)))
     parts = [prototype_logits(method, parameters, part[None], keys, values) for part in torch.split(inputs, chunk)]
     return torch.cat(parts, dim=1)
 

@@ -14,11 +14,10 @@ from torch import Tensor, nn
 
 from idwbench.attention.learned_scores import LearnedScore
 from idwbench.attention.records import LEARNED_NUMBERS
-from idwbench.attention.scores import get_method
 from idwbench.attention.sequences import MethodScore
 from idwbench.data.dataset import Dataset, Split, TrainingData
 from idwbench.data.loading import load_dataset
-from idwbench.models.initialisation import check_prototypes, initial_prototypes
+from idwbench.models.initialisation import check_prototypes, initial_prototypes, learned_arrays
 from idwbench.models.modules import PrototypeNetwork, RowModule, complete_run, parameter_arrays, with_parameters
 from idwbench.models.neighbours import PrototypeQuality, nearest
 from idwbench.models.patch_comparison import compare_ways
@@ -118,6 +117,7 @@ class VitTiny(RowModule):
         self.embedding = nn.Linear(patch * patch, width)
         self.positions = nn.Parameter(torch.empty(self.grid[0] * self.grid[1], width))
         options: dict[str, Any] = {"generator": generator, **model.attention_parameters, **model.attention_learned}
+        options["weighting"] = model.attention_weighting or "softmax"
         self.transformer = Transformer(model.depth, width, model.heads, model.attention, **options)
         self.n_outputs = width
         nn.init.normal_(self.embedding.weight, std=(patch * patch) ** -0.5, generator=generator)
@@ -211,16 +211,19 @@ def initial_network(model: NetworkConfig, dataset: Dataset, generator: np.random
         return network
     features = Split(network.features(dataset.train.inputs), dataset.train.targets)
     rows = TrainingData(features, dataset.class_names)
-    network.head = _prototypes(model, *map(torch.from_numpy, initial_prototypes(model, rows, rows.moments, generator)))
+    keys, values = initial_prototypes(model, rows, rows.moments, generator)
+    learned = learned_arrays(model.head_method, model.head_parameters, keys.shape[1], generator)
+    network.head = _prototypes(model, {"keys": keys, "values": values, **learned})
     return network
 
 
-def _prototypes(model: NetworkConfig, keys: Tensor, values: Tensor) -> PrototypeNetwork:
+def _prototypes(model: NetworkConfig, arrays: Mapping[str, NDArray[np.generic]]) -> PrototypeNetwork:
     """Return a head of prototypes; learned numbers of its score have their initial values."""
-    method, parameters, learned = get_method(model.head), model.head_parameters, None
+    head = PrototypeNetwork.of(model.head_method, model.head_parameters, arrays)
     if model.head_learned != LEARNED_NUMBERS:
-        learned = LearnedScore(MethodScore(model.head, parameters), keys.shape[1], **model.head_learned)
-    return PrototypeNetwork(method, parameters, keys, values, learned=learned)
+        own = head.method.score_arguments(model.head_parameters)
+        head.learned = LearnedScore(MethodScore(model.head, own), head.keys.shape[1], **model.head_learned)
+    return head
 
 
 def network_from_arrays(model: NetworkConfig, dataset: Dataset, arrays: Mapping[str, NDArray[np.generic]]) -> Network:
@@ -229,8 +232,7 @@ def network_from_arrays(model: NetworkConfig, dataset: Dataset, arrays: Mapping[
     if model.head == LINEAR:
         head: nn.Module = nn.Linear(int(encoder.n_outputs), dataset.n_outputs)
     else:
-        pair = (torch.from_numpy(np.array(arrays[f"head.{name}"])) for name in ("keys", "values"))
-        head = _prototypes(model, *pair)
+        head = _prototypes(model, {name.removeprefix("head."): np.array(array) for name, array in arrays.items()})
     return with_parameters(Network(encoder, head), arrays)
 
 
@@ -281,7 +283,7 @@ def head_metrics(model: NetworkConfig, network: Network, dataset: Dataset) -> Va
     keys = head.compared(features["train"].inputs)[1]
     metrics = dict(PrototypeQuality(features).metrics(keys, values))
     if model.is_patched and dataset.task == "classification":
-        base = Base(head.method, head.plain().parameters_of_method, keys, values)
+        base = Base(head.method, head.plain().arguments, keys, values)
         metrics |= study_patches(base, features, model.patches)[0]
         if model.compare:
             metrics |= compare_ways(base, features, model.patches)[0]

@@ -24,7 +24,7 @@ from idwbench.errors import PatchError
 from idwbench.models.array_weights import softmax
 from idwbench.models.demands import DEFAULT_STEEPNESS, Criterion, Demand
 from idwbench.models.effects import NOISE, calibration_error, shifted
-from idwbench.models.modules import PrototypeNetwork, parameter_arrays
+from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.neighbours import several_nearest, squared_distances
 from idwbench.models.patch_solution import prototypes_alone, solve
 from idwbench.models.patch_study import CRITERIA, Labels, Study
@@ -230,8 +230,9 @@ class _Comparison:
         return np.asarray(self._fence.largest_radii(patches) / np.sqrt(self._fence.sq_dist))
 
     def _fine_tuned(self, cases: slice) -> Floats:
-        arrays = (torch.from_numpy(np.array(one, np.float32)) for one in (self._base.keys, self._base.values))
-        network = PrototypeNetwork(self._base.method, self._base.parameters, *arrays)
+        base = self._base
+        keys, values = (np.array(one, np.float32) for one in (base.keys, base.values))
+        network = PrototypeNetwork.of(base.method, base.parameters, {**base.parameters, "keys": keys, "values": values})
         inputs, labels = (torch.from_numpy(one[cases]) for one in (self.queries, self.labels))
         optimizer = torch.optim.Adam(network.parameters(), lr=_RATE)
         for _ in range(_STEPS):
@@ -241,8 +242,7 @@ class _Comparison:
             optimizer.zero_grad()
             torch.nn.functional.cross_entropy(logits, labels).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-        parts = parameter_arrays(network)
-        return replace(self._base, keys=parts["keys"], values=parts["values"]).states(self._points).outputs
+        return Base.of(network).states(self._points).outputs
 
 
 def _neighbours(test: Split, wrong: Labels) -> Labels:

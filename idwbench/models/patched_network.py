@@ -63,6 +63,9 @@ class PatchedNetwork(Patchable):
             raise PatchError("a network with a linear head cannot be patched", hint="a head of prototypes can")
         plain = network.head.plain(PatchError)
         method, parameters = plain.method, dict[str, Any](plain.parameters_of_method)
+        if method.learned or method.weighting != "softmax":
+            what = "learns arrays of its own" if method.learned else "has weights that are not a softmax"
+            raise PatchError(f"a network with a head of '{method.title}' cannot be patched", hint=f"it {what}")
         arrays = parameter_arrays(plain)
         if dataset.n_outputs != arrays["values"].shape[1]:
             problem = f"expected {arrays['values'].shape[1]} outputs, those of the network, got {dataset.n_outputs}"

@@ -15,16 +15,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.attention.records import Method, ParameterValue
+from idwbench.attention.records import Method
 from idwbench.attention.scores import BUILT_IN_METHODS, log_patch_weight
 from idwbench.errors import PatchError
 from idwbench.models.array_weights import scores_on_arrays, shared_by_hits
 from idwbench.models.neighbours import squared_distances
+
+if TYPE_CHECKING:
+    from idwbench.models.modules import PrototypeNetwork
 
 __all__ = ["OTHER_PEAK", "Base", "Floats", "PatchPrototypes", "States"]
 
@@ -67,13 +70,13 @@ class Base:
 
     Attributes:
         method: Its method, whose weighting is a softmax of scores.
-        parameters: All parameters of the method.
+        parameters: All parameters of the method, and the arrays that its score learns.
         keys: (prototypes, features), scaled.
         values: (prototypes, outputs).
     """
 
     method: Method
-    parameters: Mapping[str, ParameterValue]
+    parameters: Mapping[str, Any]
     keys: NDArray[np.float32]
     values: NDArray[np.float32]
 
@@ -81,8 +84,14 @@ class Base:
         """Raise `PatchError` for a method without softmax weights."""
         if self.method.weighting != "softmax":
             raise PatchError(
-                f"a network with method '{self.method.name}' cannot be patched", hint="its weights are not a softmax"
+                f"a network with method '{self.method.title}' cannot be patched", hint="its weights are not a softmax"
             )
+
+    @classmethod
+    def of(cls, network: PrototypeNetwork) -> Base:
+        """Return the arrays of a network; raises `PatchError` for a method without softmax weights."""
+        keys, values = (part.detach().cpu().numpy() for part in (network.keys, network.values))
+        return cls(network.method, network.arguments, keys, values)
 
     @property
     def log_peak(self) -> float | None:
@@ -97,7 +106,7 @@ class Base:
         import torch  # a plugin's score takes tensors
 
         queries, keys = (torch.from_numpy(np.array(array, np.float64)) for array in (inputs, self.keys))
-        return np.asarray(self.method.score(queries, keys, **self.parameters).detach().numpy(), np.float64)
+        return np.asarray(self.method.scores(queries, keys, self.parameters).detach().numpy(), np.float64)
 
     def states(self, inputs: NDArray[np.floating]) -> States:
         """Return S and the outputs at inputs (n, features)."""

@@ -19,7 +19,6 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Scaling
 from idwbench.data.loading import load_dataset
 from idwbench.errors import IdwbenchError, PatchError, TrainingError
@@ -116,8 +115,7 @@ class SavedModel(Patchable):
     @cached_property
     def base(self) -> Base:
         """The network without patches in float64; raises `PatchError` for a method whose weights are no softmax."""
-        keys, values = (part.detach().cpu().numpy() for part in (self.network.keys, self.network.values))
-        return Base(self.network.method, self.network.parameters_of_method, keys, values)
+        return Base.of(self.network)
 
     @cached_property
     def patch_prototypes(self) -> PatchPrototypes:
@@ -293,10 +291,8 @@ def stored_model(results: Results, run: StoredRun, data_dir: Path | None = None)
     from idwbench.results.provenance import package_versions  # which imports the database
 
     dataset, arrays = load_dataset(run.config.dataset, data_dir), results.load_arrays(run.run_key)
-    method, parameters = get_method(run.config.model.method), run.config.model.parameters
-    keys, values = (torch.from_numpy(np.asarray(arrays[name])) for name in ("keys", "values"))
     return SavedModel(
-        network=PrototypeNetwork(method, parameters, keys, values),
+        network=PrototypeNetwork.of(run.config.network.method_record, run.config.model.parameters, arrays),
         config=run.config,
         scaling=dataset.scaling,
         image_shape=dataset.image_shape,

@@ -24,7 +24,7 @@ class TransformerBlock(nn.Module):
         width: Features of the inputs and outputs.
         heads: Number of attention heads; a divisor of `width`.
         score: Name of the attention score, as for `idwbench.attention.layers.MultiheadAttention`.
-        hidden: Hidden units between W₁ and W₂; by default 4 · `width`.
+        feedforward: Hidden units between W₁ and W₂; by default 4 · `width`.
         causal: Whether position i attends to positions 0 … i only.
         **parameters: Parameters of the score, such as ``power`` and ``epsilon``, and which of its numbers are learned,
             such as ``learned_power``.
@@ -39,16 +39,16 @@ class TransformerBlock(nn.Module):
         width: int,
         heads: int,
         score: str = "idw",
-        hidden: int | None = None,
+        feedforward: int | None = None,
         causal: bool = False,
         **parameters: Any,
     ) -> None:
         super().__init__()
-        hidden = 4 * width if hidden is None else hidden
+        feedforward = 4 * width if feedforward is None else feedforward
         self.causal = causal
         self.self_attn = SelfAttention(width, heads, score, bias=False, batch_first=True, **parameters)
-        self.linear1 = nn.Linear(width, hidden, bias=False)
-        self.linear2 = nn.Linear(hidden, width, bias=False)
+        self.linear1 = nn.Linear(width, feedforward, bias=False)
+        self.linear2 = nn.Linear(feedforward, width, bias=False)
         self.norm1 = nn.LayerNorm(width, bias=False)
         self.norm2 = nn.LayerNorm(width, bias=False)
 

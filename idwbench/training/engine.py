@@ -202,8 +202,12 @@ def required_run(config: RunConfig, dataset: Dataset, context: Context) -> Store
 
 
 def stack_key(config: RunConfig) -> str:
-    """Return a text that is equal for runs of one stack; numeric parameters may differ unless they are special."""
-    method = METHODS.get(config.model.method)
+    """Return a text that is equal for runs of one stack; numeric parameters may differ unless they are special.
+
+    Whole numbers are sizes, or numbers of keys, and do not differ either.
+    """
+    model = config.model
+    method = model.method_record if isinstance(model, PrototypesConfig) else METHODS.get(model.method)
     parameters = {p.name: p for p in method.parameters} if method else {}
     shared = {name: _shared(parameters.get(name), value) for name, value in config.model.parameters.items()}
     alike = (dataset_identity(config.dataset), config.model.identity("parameters"), config.protocol.identity())
@@ -211,7 +215,7 @@ def stack_key(config: RunConfig) -> str:
 
 
 def _shared(parameter: Parameter | None, value: float | str) -> str:
-    if isinstance(value, str) or (parameter is not None and value in parameter.special):
+    if isinstance(value, str) or (parameter is not None and (parameter.whole or value in parameter.special)):
         return f"{value}"
     return ""
 

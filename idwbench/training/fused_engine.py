@@ -49,8 +49,9 @@ def prepare() -> None:
 
 
 def has_kernel(config: RunConfig) -> bool:
-    """Return whether there is a kernel for the run's method."""
-    return config.model.method in KERNEL_SCORES and config.model.plugin_sha256 is None
+    """Return whether there is a kernel for the run's method, with its own weighting."""
+    model = config.network
+    return model.method in KERNEL_SCORES and model.plugin_sha256 is None and model.weighting is None
 
 
 def _max_stack(config: RunConfig, dataset: Dataset) -> int:

@@ -1,4 +1,4 @@
-"""The engine of softened hash tables: it looks up noisy queries, and trains projections.
+"""The engine of softened hash tables: it looks up noisy queries, and trains what is learned.
 
 Each seed has its own table and queries, see `draw_table`. An epoch has as many new noisy queries, for random items,
 as the test; the loss of a batch is the mean squared error of the answers. All random numbers of a run come from its
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from idwbench.data.dataset import Dataset
 from idwbench.data.synthetic import Queries, draw_queries, draw_table, lookup_stream
-from idwbench.models.hash_table import HashTable, initial_projections, measured, recall
+from idwbench.models.hash_table import HashTable, initial_arrays, measured, recall
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import LookupConfig
 from idwbench.runs.kinds.hash_table import HashTableConfig
@@ -29,12 +29,12 @@ __all__ = ["ENGINES", "TableRun"]
 
 
 def _fit(config: RunConfig, dataset: Dataset, context: Context) -> Fitted:
-    """Look up, after training if there are projections; a run without them has no epochs and no curve."""
+    """Look up, after training if anything is learned; a run without has no epochs and no curve."""
     return TableRun(config).fit(context.on_epoch)
 
 
 class TableRun:
-    """One run: its table, its queries, and its projections."""
+    """One run: its table, its queries, and what it learns."""
 
     def __init__(self, config: RunConfig) -> None:
         model, data = config.model, config.dataset
@@ -45,22 +45,22 @@ class TableRun:
         if data.validation:
             self.queries["validation"] = draw_queries(data, config.seed, self.table, "validation")
         generator = lookup_stream(data, config.seed, "projections")
-        initial = initial_projections(model, data.dimensions, generator)
-        self.projections = {name: torch.from_numpy(array).requires_grad_() for name, array in initial.items()}
-        self.hash_table = HashTable(model, self.projections)
+        initial = initial_arrays(model, data.dimensions, generator)
+        self.learned = {name: torch.from_numpy(array).requires_grad_() for name, array in initial.items()}
+        self.hash_table = HashTable(model, self.learned)
         self.curve: list[CurvePoint] = []
         self.diverged_epoch: int | None = None
 
     def fit(self, on_epoch: Callable[[int], None]) -> Fitted:
-        """Train the projections, if there are any, and measure."""
+        """Train what is learned, if there is anything, and measure."""
         metrics: dict[tuple[str, str], float] = {}
-        if self.projections:
+        if self.learned:
             before = measured(self.hash_table, self.table, self.queries["test"])
             metrics["test", "recall_before"] = before["recall"]
             self._train(on_epoch)
         if self.diverged_epoch is None:
             metrics |= self._metrics()
-        weights = {name: weight.detach().numpy().copy() for name, weight in self.projections.items()}
+        weights = {name: weight.detach().numpy().copy() for name, weight in self.learned.items()}
         n_parameters = sum(weight.size for weight in weights.values())
         return Fitted(metrics, weights, n_parameters, tuple(self.curve), self.diverged_epoch)
 
@@ -69,14 +69,14 @@ class TableRun:
             ("test", name): value for name, value in measured(self.hash_table, self.table, self.queries["test"]).items()
         }
         others = {name: (self.table, queries) for name, queries in self.queries.items() if name != "test"}
-        if self.projections:
+        if self.learned:
             second = draw_table(self.data, self.config.seed, holdout=True)
             others["holdout"] = (second, draw_queries(self.data, self.config.seed, second, "holdout"))
         return metrics | {(name, "recall"): recall(self.hash_table, *asked) for name, asked in others.items()}
 
     def _train(self, on_epoch: Callable[[int], None]) -> None:
         protocol = self.config.protocol
-        numbers, gradients = flat_parameters(self.projections.values(), alignment=1)
+        numbers, gradients = flat_parameters(self.learned.values(), alignment=1)
         step = OptimizerStep(protocol, numbers, gradients)
         generator = lookup_stream(self.data, self.config.seed, "training")
         keys, values = torch.from_numpy(self.table.keys), torch.from_numpy(self.table.values)

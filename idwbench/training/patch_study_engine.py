@@ -9,8 +9,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset, Split
+from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.patch_comparison import compare_ways
 from idwbench.models.patch_study import Labels, special_cases, study_patches
 from idwbench.models.patches import Base
@@ -41,8 +41,7 @@ def _fit(config: RunConfig, dataset: Dataset, context: Context) -> Fitted:
 
 
 def _base(network: RunConfig, arrays: Mapping[str, NDArray[np.generic]]) -> Base:
-    keys, values = (np.asarray(arrays[name], np.float32) for name in ("keys", "values"))
-    return Base(get_method(network.model.method), network.model.parameters, keys, values)
+    return Base.of(PrototypeNetwork.of(network.network.method_record, network.model.parameters, arrays))
 
 
 def _retrained(

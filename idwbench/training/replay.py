@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.dual.coefficients import BackwardCoefficients
@@ -256,6 +255,9 @@ def _check_run(run: StoredRun) -> None:
         raise TrainingError(f"{name} is of kind '{kind}': expected a run of kind 'prototypes'")
     if run.config.network.key_bounds != "none":
         raise TrainingError(f"{name} has key_bounds '{run.config.network.key_bounds}': its keys are no sum of steps")
+    if learned := run.config.network.method_record.learned:
+        problem = f"{name} learned {', '.join(one.name for one in learned)} too, which move with the keys"
+        raise TrainingError(problem, hint="the history is that of methods whose keys and values alone are learned")
     if run.state != "complete":
         epoch = f" in epoch {run.diverged_epoch}" if run.diverged_epoch else ""
         raise TrainingError(f"{name} is {run.state}{epoch}: it has no keys")
@@ -332,7 +334,7 @@ class _Accumulator:
         train, rows = self.dataset.train, steps.rows
         keys, values = zip(*((now.keys, now.values) for now in trajectory[:-1]), strict=True)
         batches = StepBatches(train.inputs[rows], train.targets[rows], np.stack(keys), np.stack(values))
-        method, parameters = get_method(self.model.method), self.model.parameters
+        method, parameters = self.model.method_record, self.model.parameters
         clips = np.ones(len(rows))
         if self.protocol.gradient_clip:
             clips = clip_factors(method, parameters, batches, self.protocol.gradient_clip)

@@ -12,6 +12,7 @@ from idwbench.machine import check_memory
 from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.kinds.network import ATTENTION_PREFIX
+from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.training.engine import Context, Engine, EngineName
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ _MODULES = {
     "memory_study": "memory_study_engine",
 }
 # Settings of models that are sizes: each stands for at least one vector of parameters.
-_SIZES = ("prototypes", "width", "depth", "embedding")
+_SIZES = ("prototypes", "width", "depth", "embedding", "hidden")
 # A parameter, its gradient, and the state of the optimizer.
 _NUMBERS_OF_PARAMETER = 4
 _FLOAT_BYTES = 4
@@ -96,10 +97,16 @@ def engine_of(config: RunConfig, context: Context) -> Engine:
             if has_kernel(config):
                 key = "fused"
             elif context.engine == "fused":
-                problem = f"'fused' has no kernel for method '{config.model.method}'"
+                weighting = f" with {name}" if (name := _own_weighting(config)) else ""
+                problem = f"'fused' has no kernel for method '{config.model.method}'{weighting}"
                 raise ConfigError(problem, location=("engine",), hint="choose auto or torch")
     engine: Engine = import_module(f"idwbench.training.{_MODULES[key]}").ENGINES[key]
     return engine
+
+
+def _own_weighting(config: RunConfig) -> str | None:
+    """Return the weighting that replaces that of the method of prototypes, or None."""
+    return config.model.weighting if isinstance(config.model, PrototypesConfig) else None
 
 
 def check_run(config: RunConfig, dataset: Dataset, context: Context) -> None:
@@ -147,7 +154,8 @@ def check_run_memory(config: RunConfig, dataset: Dataset) -> None:
 
     This is a lower bound. What does not fit all the same fails when it is allocated, see `idwbench.machine`.
     """
-    largest = max(getattr(config.model, name, None) or 0 for name in _SIZES)
+    given = {**config.model.parameters, **dict(config.model)}
+    largest = int(max(given.get(name) or 0 for name in _SIZES))
     numbers = _NUMBERS_OF_PARAMETER * largest * (dataset.n_features + dataset.n_outputs)
     numbers += getattr(config.model, "context", 0) * config.protocol.batch_size
     check_memory(_FLOAT_BYTES * numbers, config.model.label, ConfigError)
@@ -155,9 +163,12 @@ def check_run_memory(config: RunConfig, dataset: Dataset) -> None:
 
 def prepare_engines(configs: Sequence[RunConfig], context: Context) -> str:
     """Import the engines for runs and compile kernels; return a line with the engines, and raise as `engine_of`."""
-    models = {(config.model.kind, config.model.method, config.model.plugin_sha256): config for config in configs}
+    models = {
+        (config.model.kind, config.model.method, _own_weighting(config), config.model.plugin_sha256): config
+        for config in configs
+    }
     methods: dict[str, list[str]] = {}
-    for (kind, method, _), config in models.items():
+    for (kind, method, *_), config in models.items():
         engine = engine_of(config, context)
         methods.setdefault(engine.name if kind == "prototypes" else kind, []).append(method)
     if "fused" in methods:

@@ -13,12 +13,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from idwbench.attention.forward import prototype_logits
-from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset, FeatureMoments
 from idwbench.errors import ConfigError, did_you_mean, first_line
-from idwbench.models.initialisation import check_prototypes, initial_prototypes, key_bounds
+from idwbench.models.initialisation import check_prototypes, initial_prototypes, key_bounds, learned_arrays
 from idwbench.models.modules import stacked_outputs
 from idwbench.runs.config import RunConfig
+from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.metrics import HEADLINES
 from idwbench.runs.protocol import learning_rate
 from idwbench.runs.results import CurvePoint, RunResult
@@ -62,7 +62,9 @@ def torch_environment(device: torch.device) -> tuple[str, int, str]:
 
 def _max_stack(config: RunConfig, dataset: Dataset) -> int:
     """Return the number of runs that fit into `STEP_NUMBERS`."""
-    numbers = config.protocol.batch_size * config.model.prototypes * dataset.n_features
+    model = config.network
+    of_pair = model.method_record.numbers_of_pair(dataset.n_features, model.parameters)
+    numbers = config.protocol.batch_size * model.prototypes * of_pair
     return int(np.clip(STEP_NUMBERS // numbers, 1, MAX_STACK))
 
 
@@ -84,8 +86,9 @@ ENGINES = {"torch": Engine("torch", _train, _max_stack, check_prototypes)}
 class TorchStack:
     """Runs that train together.
 
-    Keys (runs, prototypes, features) and values (runs, prototypes, outputs) are views of `numbers` (runs, length), the
-    one parameter of the optimizer. A single run has no axis of runs, which saves a tenth of its time.
+    Keys (runs, prototypes, features), values (runs, prototypes, outputs) and what the score learns are views of
+    `numbers` (runs, length), the one parameter of the optimizer. A single run has no axis of runs, which saves a tenth
+    of its time.
 
     Raises:
         ValueError: the stack keys differ.
@@ -97,7 +100,7 @@ class TorchStack:
         check_stack(configs)
         self.configs, self.dataset, self.device = configs, dataset, device
         self.protocol = configs[0].protocol
-        self.method = get_method(configs[0].model.method)
+        self.method = configs[0].network.method_record
         self.parameters = _stack_parameters(configs, device)
         self.generators = [np.random.default_rng(config.seed) for config in configs]
         self._place_prototypes(moments)
@@ -110,19 +113,31 @@ class TorchStack:
         self.diverged: list[int | None] = [None for _ in configs]
 
     def _place_prototypes(self, moments: FeatureMoments) -> None:
-        pairs = [
-            initial_prototypes(config.network, self.dataset, moments, generator)
-            for config, generator in zip(self.configs, self.generators, strict=True)
-        ]
-        keys, values = (torch.from_numpy(np.stack(arrays)) for arrays in zip(*pairs, strict=True))
-        n_keys, n_values = keys[0].numel(), values[0].numel()
-        self.n_parameters = n_keys + n_values
-        self.padding = torch.zeros(len(pairs), -self.n_parameters % ALIGNMENT, device=self.device)
-        flat = torch.cat([keys.flatten(1).to(self.device), values.flatten(1).to(self.device), self.padding], 1)
-        self.keys = self._squeezed(flat[:, :n_keys].view(keys.shape)).requires_grad_()
-        self.values = self._squeezed(flat[:, n_keys : self.n_parameters].view(values.shape)).requires_grad_()
+        runs = zip(self.configs, self.generators, strict=True)
+        initial = [self._initial_arrays(config.network, moments, generator) for config, generator in runs]
+        stacked = {name: torch.from_numpy(np.stack([arrays[name] for arrays in initial])) for name in initial[0]}
+        self.n_parameters = sum(part[0].numel() for part in stacked.values())
+        self.padding = torch.zeros(len(initial), -self.n_parameters % ALIGNMENT, device=self.device)
+        flat = torch.cat([*(part.flatten(1).to(self.device) for part in stacked.values()), self.padding], 1)
+        parts = torch.split(flat[:, : self.n_parameters], [part[0].numel() for part in stacked.values()], 1)
+        self.arrays = {
+            name: self._squeezed(part.view(stacked[name].shape)).requires_grad_()
+            for name, part in zip(stacked, parts, strict=True)
+        }
+        self.keys, self.values = self.arrays["keys"], self.arrays["values"]
         self.numbers = flat
         self.gradients = torch.zeros_like(flat)
+
+    def _initial_arrays(
+        self, model: PrototypesConfig, moments: FeatureMoments, generator: np.random.Generator
+    ) -> dict[str, NDArray[np.float32]]:
+        keys, values = initial_prototypes(model, self.dataset, moments, generator)
+        learned = learned_arrays(self.method, model.parameters, keys.shape[1], generator)
+        return {"keys": keys, "values": values, **learned}
+
+    @property
+    def _learned(self) -> dict[str, Tensor]:
+        return {one.name: self.arrays[one.name] for one in self.method.learned}
 
     def _squeezed(self, tensor: Tensor) -> Tensor:
         """Return a tensor (runs, …), without the axis of runs for a single run."""
@@ -142,10 +157,12 @@ class TorchStack:
         flat_rows = rows.flatten()
         inputs = self.inputs["train"].index_select(0, flat_rows).view(*rows.shape, -1)
         targets = self.targets.index_select(0, flat_rows)
-        outputs = prototype_logits(self.method, self.parameters, inputs, self.keys, self.values)
+        outputs = prototype_logits(self.method, {**self.parameters, **self._learned}, inputs, self.keys, self.values)
         losses = sample_losses(outputs.view(len(flat_rows), -1), targets)
         # The mean over the batch and the sum over runs: each run gets its own gradient.
-        gradients = torch.autograd.grad(losses, (self.keys, self.values), torch.full_like(losses, 1 / rows.shape[-1]))
+        means = torch.full_like(losses, 1 / rows.shape[-1])
+        options = {"allow_unused": True, "materialize_grads": True}  # some weightings have no gradient
+        gradients = torch.autograd.grad(losses, tuple(self.arrays.values()), means, **options)
         run_rows = [gradient.reshape(len(self.gradients), -1) for gradient in gradients]
         torch.cat([*run_rows, self.padding], 1, out=self.gradients)
         clip_gradients(self.protocol, self.gradients)
@@ -178,19 +195,21 @@ class TorchStack:
     def _outputs(self, inputs: Tensor) -> Iterator[NDArray[np.float32]]:
         """Yield the outputs (n, outputs) of each run."""
         together = max(1, OUTPUT_NUMBERS // (len(inputs) * self.dataset.n_outputs))
-        keys = self.keys.view(len(self.configs), *self.keys.shape[-2:])
-        values = self.values.view(len(self.configs), *self.values.shape[-2:])
+        keys, values = self._by_run(self.keys), self._by_run(self.values)
+        arguments = {**self.parameters, **{name: self._by_run(part) for name, part in self._learned.items()}}
         for first in range(0, len(self.configs), together):
             runs = slice(first, first + together)
-            parameters = {name: v[runs] if isinstance(v, Tensor) else v for name, v in self.parameters.items()}
-            outputs = stacked_outputs(self.method, parameters, inputs, keys[runs], values[runs])
+            some = {name: value[runs] if isinstance(value, Tensor) else value for name, value in arguments.items()}
+            outputs = stacked_outputs(self.method, some, inputs, keys[runs], values[runs])
             yield from outputs.cpu().numpy()
 
+    def _by_run(self, tensor: Tensor) -> Tensor:
+        """Return a tensor (runs, …), of which a single run has no axis of runs."""
+        return tensor[None] if len(self.configs) == 1 else tensor
+
     def _arrays(self, run: int) -> dict[str, NDArray[np.float32]]:
-        prototypes = self.configs[run].model.prototypes
-        n_keys = prototypes * self.dataset.n_features
-        numbers = self.numbers[run, : self.n_parameters].detach().cpu().numpy().copy()
-        return {"keys": numbers[:n_keys].reshape(prototypes, -1), "values": numbers[n_keys:].reshape(prototypes, -1)}
+        parts = {name: self._by_run(part)[run].detach() for name, part in self.arrays.items()}
+        return {name: part.cpu().numpy().copy() for name, part in parts.items()}
 
     def results(self, started: float) -> list[RunResult]:
         """Return the results of the runs; `started` is the `time.perf_counter` at the start."""

@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from array_models import learned_tensors
 from scipy.optimize import brentq
 from scipy.special import softmax
 
@@ -22,6 +23,7 @@ def random(*shape, seed=0):
 
 
 INPUTS, KEYS, VALUES = random(2, 5, 3), random(2, 4, 3, seed=1), random(2, 4, 2, seed=2)
+ADDITIVE = {"method": "additive", **learned_tensors("additive", 3)}
 CONSTANT = {"argmax", "exact_match"}  # no gradient to scores
 # A weighting has the same formula for any score.
 PAIRS = [*((name, "softmax") for name in METHODS), *(("idw", name) for name in WEIGHTINGS if name != "softmax")]
@@ -30,6 +32,7 @@ PAIRS = [*((name, "softmax") for name in METHODS), *(("idw", name) for name in W
 @pytest.mark.parametrize(("method", "weighting"), PAIRS)
 def test_an_excluded_key_counts_as_absent_and_gets_no_gradient(method, weighting):
     mask, options = torch.tensor([False, True, False, True]), {"k": 1} if weighting == "top_k" else {}
+    options |= learned_tensors(method, 3)
     numbers = torch.zeros(5, 4, dtype=torch.float64).masked_fill(mask, -torch.inf)
     for given, kept in ((torch.zeros(2, 5, 4, dtype=torch.bool), slice(None)), (mask, ~mask), (numbers, ~mask)):
         expected = idwbench.attend(INPUTS, KEYS[:, kept], VALUES[:, kept], method, weighting=weighting, **options)
@@ -79,6 +82,16 @@ def test_dropout_keeps_the_mean_and_follows_its_generator():
         ({"score": "idv"}, r"^method: unknown method 'idv' \(did you mean 'idw'\?\)$"),
         ({"weighting": "top_k", "k": 1.5}, r"^k: expected a whole number, got 1\.5$"),
         ({"weighting": "softmax", "k": 2}, r"^k: method 'idw' does not take 'k' \(it takes epsilon, power\)$"),
+        (
+            {"method": "additive"},
+            r"^query_weight: expected a tensor \(…, hidden, features\), which 'additive' learns, got N",
+        ),
+        (ADDITIVE | {"vector": [1.0]}, r"^vector: expected a tensor \(…, hidden\), which 'additive' learns, got list"),
+        (ADDITIVE | {"vector": random(3)}, r"^vector: .* with 16 hidden, got \(3,\)$"),
+        (ADDITIVE | {"hidden": 3}, r"^query_weight: .* with 3 hidden, got \(16, 3\)$"),
+        (ADDITIVE | {"key_weight": random(16, 2)}, r"^key_weight: .* with 3 features, got \(16, 2\)$"),
+        (ADDITIVE | {"key_weight": random(16, 3).float()}, r"^key_weight: .* of torch.float64 on cpu, as inputs$"),
+        ({"vector": random(3)}, r"^vector: method 'idw' does not take 'vector'"),
         ({"inputs": INPUTS.numpy()}, r"inputs: expected a tensor \(…, batch, features\), got ndarray"),
         ({"inputs": INPUTS.long()}, "inputs: expected floating-point numbers, got torch.int64"),
         ({"keys": KEYS.float()}, "keys: expected torch.float64 on cpu, as inputs, got torch.float32 on cpu"),
@@ -104,15 +117,17 @@ def test_a_wrong_argument_and_a_tensor_that_does_not_fit_are_named(arguments, me
 @pytest.mark.parametrize(("method", "weighting"), [*((m, None) for m in METHODS), *(("idw", w) for w in WEIGHTINGS)])
 def test_half_precision_has_the_error_of_its_rounding(method, weighting, dtype):
     inputs, keys, values = (part.to(dtype) for part in (INPUTS, KEYS, VALUES))
-    scores = idwbench.scores(inputs, keys, method)
-    found = idwbench.attend(inputs, keys, values, method, weighting=weighting)
+    learned = learned_tensors(method, 3, dtype)
+    scores = idwbench.scores(inputs, keys, method, **learned)
+    found = idwbench.attend(inputs, keys, values, method, weighting=weighting, **learned)
     assert scores.dtype == found.dtype == dtype
-    exact = idwbench.scores(inputs.double(), keys.double(), method)
+    learned = {name: array.double() for name, array in learned.items()}
+    exact = idwbench.scores(inputs.double(), keys.double(), method, **learned)
     # Half the distance of two neighbours, and the rounding of float32, which is far smaller.
     torch.testing.assert_close(scores.double(), exact, rtol=0.51 * torch.finfo(dtype).eps, atol=1e-5)
     if weighting in ("argmax", "straight_through", "max", "top_k"):
         return  # two scores that are nearly equal could change places
-    exact = idwbench.attend(inputs.double(), keys.double(), values.double(), method, weighting=weighting)
+    exact = idwbench.attend(inputs.double(), keys.double(), values.double(), method, weighting=weighting, **learned)
     torch.testing.assert_close(found.double(), exact, rtol=0.51 * torch.finfo(dtype).eps, atol=1e-5)
 
 
@@ -196,11 +211,12 @@ def test_each_weighting_equals_its_definition_in_float64(name, scale):
 def test_attention_is_weights_times_values_by_default_with_the_weighting_of_the_method():
     inputs, keys, values = (torch.tensor(rows(*shape)) for shape in [(2, 3, 4), (2, 9, 4), (2, 9, 5)])
     for name, weighting in product(METHODS, WEIGHTINGS.keys() - {"exact_match"}):
-        found = idwbench.attend(inputs, keys, values, score=name, weighting=weighting)
-        scores = METHODS[name].score(inputs, keys, **METHODS[name].resolve({}))
+        learned = learned_tensors(name, 4)
+        found = idwbench.attend(inputs, keys, values, score=name, weighting=weighting, **learned)
+        scores = METHODS[name].scores(inputs, keys, METHODS[name].resolve({}) | learned)
         torch.testing.assert_close(found, weighted(weighting, scores, k=8.0) @ values)
         if weighting == METHODS[name].weighting:
-            assert torch.equal(idwbench.attend(inputs, keys, values, name), found)
+            assert torch.equal(idwbench.attend(inputs, keys, values, name, **learned), found)
 
 
 def test_exact_match_is_a_dictionary():
@@ -248,8 +264,11 @@ def test_the_gradient_of_every_score_and_weighting_agrees_with_finite_difference
     arrays = [torch.tensor(rows(*shape, seed=11)).requires_grad_() for shape in [(2, 3), (5, 3), (5, 2)]]
     given = {"k": 3} if weighting == "top_k" else {}
 
-    def attend(*tensors):
-        return idwbench.attend(*tensors, score=name, weighting=weighting, **given)
+    learned = learned_tensors(name, 3)  # it has gradients too
+
+    def attend(inputs, keys, values, *others):
+        own = dict(zip(learned, others, strict=True))
+        return idwbench.attend(inputs, keys, values, score=name, weighting=weighting, **given, **own)
 
     if weighting == "straight_through":  # the gradients of queries and keys are those of a softmax
         found, expected = (
@@ -258,7 +277,7 @@ def test_the_gradient_of_every_score_and_weighting_agrees_with_finite_difference
         )
         torch.testing.assert_close(found, expected)
     elif weighting not in CONSTANT:
-        assert torch.autograd.gradcheck(attend, arrays, fast_mode=True)
+        assert torch.autograd.gradcheck(attend, [*arrays, *(a.requires_grad_() for a in learned.values())])
         return
     # Steps, of which finite differences see the flat parts: only the values have a gradient.
     inputs, keys, values = arrays

@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from array_models import learned_tensors
 from scipy.special import softmax
 
 from idwbench.attention.distances import squared_distances
@@ -24,11 +25,18 @@ def formula(name, inputs, keys, **p):
             "fc_relu": lambda: dots,
             "scaled_dot": lambda: dots / math.sqrt(inputs.shape[1] if p["scale"] == "features" else len(keys)),
             "cosine": lambda: dots / norms / p["temperature"],
+            "additive": lambda: np.array([[additive_score(q, k, **p) for k in keys] for q in inputs]),
             "neg_dist": lambda: -(d ** p["power"]),
             "gaussian": lambda: np.exp(-(d**2) / p["sigma_squared"]),
             "inv_dist": lambda: 1 / (p["epsilon"] + d ** p["power"]),
             "idw": lambda: -np.log(p["epsilon"] + d ** p["power"]),
         }[name]()
+
+
+def additive_score(q, k, form, query_weight, key_weight, vector, hidden):
+    assert len(vector) == hidden
+    units = query_weight.numpy() @ q + key_weight.numpy() @ k
+    return vector.numpy() @ (np.tanh(units) if form == "tanh" else units)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -37,11 +45,13 @@ def formula(name, inputs, keys, **p):
 def test_each_method_equals_its_formula(name, power, scale):
     inputs, keys, values = (np.random.default_rng(1).normal(size=size) for size in [(7, 5), (4, 5), (4, 3)])
     given = {"power": power, "epsilon": 1e-2, "scale": scale, "sigma_squared": 1.7, "temperature": 0.3}
+    given |= {"form": "linear" if scale == "prototypes" else "tanh", "hidden": 6}
     takes = {parameter.name for parameter in METHODS[name].parameters}
     parameters = METHODS[name].resolve({key: value for key, value in given.items() if key in takes})
+    parameters |= learned_tensors(name, 5, **parameters)
     expected = formula(name, inputs, keys, **parameters)
     arguments = torch.tensor(inputs), torch.tensor(keys)
-    np.testing.assert_allclose(METHODS[name].score(*arguments, **parameters).numpy(), expected, rtol=1e-10)
+    np.testing.assert_allclose(METHODS[name].scores(*arguments, parameters).numpy(), expected, rtol=1e-10)
     weights = np.maximum(expected, 0) if name == "fc_relu" else softmax(expected, axis=1)
     logits = prototype_logits(METHODS[name], parameters, *arguments, torch.tensor(values))
     np.testing.assert_allclose(logits.numpy(), weights @ values, rtol=1e-9)
@@ -98,8 +108,10 @@ def test_weights_of_arrays_are_those_of_tensors_with_hits_zeros_and_equal_keys(n
     takes = {parameter.name for parameter in METHODS[name].parameters}
     for given in ({}, {"power": 64.0}, {"epsilon": 0.0}, {"epsilon": 0.0, "power": 3.0}):
         parameters = METHODS[name].resolve({key: value for key, value in given.items() if key in takes})
-        scores = METHODS[name].score(torch.from_numpy(inputs), torch.from_numpy(keys), **parameters)
+        learned = learned_tensors(name, 12)
+        scores = METHODS[name].scores(torch.from_numpy(inputs), torch.from_numpy(keys), parameters | learned)
         expected = attention_weights(METHODS[name], scores).numpy()
+        parameters |= {one: array.numpy() for one, array in learned.items()}
         np.testing.assert_allclose(array_weights(name, parameters, inputs, keys), expected, rtol=1e-10, atol=1e-13)
 
 

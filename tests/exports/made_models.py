@@ -9,11 +9,16 @@ from array_models import saved_array_model
 from blob_data import make_dataset, make_regression
 
 from idwbench.data.dataset import Scaling
+from idwbench.models.initialisation import learned_arrays
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.runs.config import run_config
 
 METHODS = [
     ("fc_relu", {}),
+    ("idw", {"power": 2, "weighting": "relu"}),
+    ("fc_relu", {"weighting": "softmax"}),
+    ("additive", {"form": "tanh", "hidden": 4}),
+    ("additive", {"form": "linear", "hidden": 2}),
     ("scaled_dot", {"scale": "features"}),
     ("scaled_dot", {"scale": "prototypes"}),
     ("cosine", {"temperature": 0.1}),
@@ -44,7 +49,8 @@ def made_model(method="idw", *, regression=False, **parameters):
     values = (2 * generator.normal(size=(5, dataset.n_outputs))).astype(np.float32)
     config = run_config(dataset.config, method=method, prototypes=5, **parameters)
     metrics = {("train", "rmse" if regression else "accuracy"): 0.75, ("test", "coverage"): 2.0}
-    arrays = {"keys": keys, "values": values}
+    learned = learned_arrays(config.model.method_record, config.model.parameters, 3, generator)
+    arrays = {"keys": keys, "values": values, **learned}
     return saved_array_model(config, dataset, arrays, metrics=metrics)
 
 
@@ -65,8 +71,8 @@ def far_inputs(model):
 def exact_outputs(model, inputs):
     """Return the outputs of the network in float64, for inputs that are scaled to float32."""
     network = model.network
-    keys, values = network.keys.detach().double(), network.values.detach().double()
-    exact = PrototypeNetwork(network.method, network.parameters_of_method, keys, values)
+    arrays = {name: part.detach().double().numpy() for name, part in network.named_parameters()}
+    exact = PrototypeNetwork.of(network.method, network.parameters_of_method, arrays)
     with torch.no_grad():
         return exact(torch.from_numpy(model.scaling.apply(inputs)).double()).numpy()
 

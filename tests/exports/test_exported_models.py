@@ -75,12 +75,23 @@ def suffix(request):
     return str(request.param)
 
 
+def refused_by_estimators(model, suffix, folder):
+    """Return whether scikit-learn's estimators do not have the method, after the check of the message."""
+    if suffix != "skops" or (model.config.model.weighting is None and not model.network.arrays):
+        return False
+    with pytest.raises(OutputError, match=r"^scikit-learn's estimators have no method '"):
+        export_model(model, folder / "model.skops")
+    return True
+
+
 @pytest.mark.parametrize(("method", "parameters"), METHODS, ids=NAMES)
 def test_an_exported_model_answers_as_the_network_does_in_float64(method, parameters, suffix, tmp_path):
     model = made_model(method, **parameters)
     inputs = float32(np.concatenate([hard_inputs(model), far_inputs(model)]))
     exact = exact_outputs(model, inputs)
     terms = np.exp(exact - exact.max(1, keepdims=True))
+    if refused_by_estimators(model, suffix, tmp_path):
+        return
     export_model(model, tmp_path / f"model.{suffix}")
     answers, card = FORMATS[suffix](tmp_path / f"model.{suffix}")
     # The tangent beyond d^p = 1e9 multiplies the rounding of p·log d, about 150, by 1e9.
@@ -110,13 +121,15 @@ def test_a_regression_predicts_in_the_units_of_its_targets_also_when_patched(met
         np.testing.assert_allclose(predictions, patched.predict(inputs), atol=1e-6)
 
 
-@pytest.mark.parametrize(("method", "parameters"), METHODS[1:], ids=NAMES[1:])
+@pytest.mark.parametrize(("method", "parameters"), METHODS[2:], ids=NAMES[2:])
 def test_an_exported_model_has_its_patches(method, parameters, suffix, tmp_path):
     model = made_model(method, **parameters)
     inputs = float32(hard_inputs(model))
     label = (int(model.outputs(model.scale(inputs[0])[None]).argmax()) + 1) % model.n_outputs
     patched = model.patch(inputs[0], label, radius=0.5)
     exact = patched.outputs(np.stack([patched.scale(x) for x in inputs]))
+    if refused_by_estimators(patched, suffix, tmp_path):
+        return
     terms = np.exp(exact - exact.max(1, keepdims=True))
     export_model(patched, tmp_path / f"model.{suffix}")
     labels, probabilities = FORMATS[suffix](tmp_path / f"model.{suffix}")[0](inputs)

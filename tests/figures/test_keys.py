@@ -164,7 +164,7 @@ def drawn(name, given):
 
 def test_a_picture_has_keys_in_the_datas_own_units_and_the_probability_at_the_middles_of_cells():
     data = plane_data(made_dataset())
-    picture = plane_picture(run_config("two_moons", prototypes=2).model, KEYS, VALUES, data)
+    picture = plane_picture(run_config("two_moons", prototypes=2).model, {"keys": KEYS, "values": VALUES}, data)
     np.testing.assert_allclose(picture.keys, SCALING.invert(KEYS), rtol=1e-6)
     left, right, bottom, top = data.extent
     middles = (np.arange(GRID) + 0.5) / GRID

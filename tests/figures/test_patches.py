@@ -69,8 +69,8 @@ def test_a_panel_has_the_patch_and_accuracies_before_and_after_over_the_seeds_th
     assert [one.mean for one in patched.train] == pytest.approx([0.65, 0.25])
     inputs, model = SCALING.apply(np.array([[-1.0, 1.0]])), run_config("two_moons", prototypes=2).model
     values = np.concatenate([VALUES, [[0, 0.5]]]).astype(np.float32)
-    after = plane_picture(model, np.concatenate([KEYS, inputs]).astype(np.float32), values, data)
-    before = plane_picture(model, KEYS, VALUES, data)
+    after = plane_picture(model, {"keys": np.concatenate([KEYS, inputs]).astype(np.float32), "values": values}, data)
+    before = plane_picture(model, {"keys": KEYS, "values": VALUES}, data)
     np.testing.assert_array_equal(patched.before.probability, before.probability)
     np.testing.assert_array_equal(patched.after.probability, after.probability)
 

@@ -7,11 +7,12 @@ import pytest
 import torch
 from scipy.special import softmax
 
+from idwbench import Results, run_config, train
 from idwbench.attention.forward import apply_weighting
 from idwbench.attention.scores import METHODS
 from idwbench.attention.weightings import WEIGHTINGS
 from idwbench.data.synthetic import LookupTable, Queries, draw_queries, draw_table
-from idwbench.models.hash_table import HashTable, initial_projections, measured, recall
+from idwbench.models.hash_table import HashTable, initial_arrays, measured, recall, stored_hash_table
 from idwbench.runs.datasets import LookupConfig
 from idwbench.runs.kinds.hash_table import SIMILARITIES
 from idwbench.runs.kinds.models import parse_model
@@ -23,7 +24,8 @@ def a_hash_table(weights=None, **settings):
     similarity = {} if settings.get("weighting") == "exact_match" else {"similarity": "inner_product"}
     k = {"k": 2} if settings.get("weighting") == "top_k" else {}
     config = parse_model({"kind": "hash_table", **similarity, **k, **settings})
-    return HashTable(config, {k: torch.from_numpy(v).double() for k, v in (weights or {}).items()})
+    arrays = initial_arrays(config, D, np.random.default_rng(0)) if weights is None else weights
+    return HashTable(config, {k: torch.from_numpy(v).double() for k, v in arrays.items()})
 
 
 def a_table(n=N, d=D, noise=0.3, queries=12, mean=0.0, std=1.0):
@@ -51,7 +53,8 @@ def plain_scores(hash_table, queries, keys):
     if config.similarity == "inner_product":
         return torch.from_numpy(factor * queries @ keys.T)
     tensors = torch.from_numpy(queries), torch.from_numpy(keys)
-    return factor * method.score(*tensors, **method.resolve(config.score_parameters))
+    learned = {name.removeprefix("score_"): array for name, array in hash_table.learned.items()}
+    return factor * method.scores(*tensors, method.resolve(config.score_parameters) | learned)
 
 
 @pytest.mark.parametrize("weighting", ["argmax", "max", "softmax", "top_k", "sparsemax"])
@@ -65,6 +68,22 @@ def test_an_answer_is_the_formula(arrays, similarity, scaling, weighting):
     np.testing.assert_allclose(answers, weights.numpy() @ arrays[2], rtol=1e-10, atol=1e-12)
 
 
+def test_a_table_with_an_additive_score_learns_to_recall_and_is_stored_with_it(tmp_path):
+    settings = {"similarity": "additive", "hidden": 32, "projections": "linear", "epochs": 100, "batch_size": 64}
+    data = {"name": "lookup", "items": 8, "dimensions": 4, "noise": 0.1, "queries": 256}
+    result = train(run_config(data, kind="hash_table", learning_rate=0.05, **settings), tmp_path / "r.db")
+    assert result.metrics["test", "recall"] > 0.8 > 0.5 > result.metrics["test", "recall_before"]
+    store = Results(tmp_path / "r.db")
+    table = stored_hash_table(store, store.find_run(result.run_key))
+    assert {name: array.shape for name, array in table.learned.items()} == {
+        **{"query_weight": (4, 4), "key_weight": (4, 4), "score_vector": (32,)},
+        **{"score_query_weight": (32, 4), "score_key_weight": (32, 4)},
+    }
+    [config] = [run.config for run in store.find_runs()]
+    drawn = draw_table(config.dataset, 0)
+    assert recall(table, drawn, draw_queries(config.dataset, 0, drawn)) == result.metrics["test", "recall"]
+
+
 def test_qk_norm_of_few_keys_has_a_factor_of_at_least_one():
     for n, factor in ((1, 1.0), (2, 1.0), (3, math.log2(6))):
         unit = torch.eye(3, dtype=torch.float64)[:n]
@@ -76,7 +95,7 @@ def test_projections_are_applied_to_queries_and_keys_separately(arrays, projecti
     config = parse_model(
         {"kind": "hash_table", "similarity": "idw", "projections": projections, "project_values": True}
     )
-    initial = initial_projections(config, D, np.random.default_rng(0))
+    initial = initial_arrays(config, D, np.random.default_rng(0))
     weights = {name: array + 0.1 for name, array in initial.items()}  # biases are not 0
     table = a_hash_table(weights, projections=projections)
 

@@ -92,7 +92,7 @@ def random_weights(module):
 
 
 def test_a_causal_block_with_scaled_dot_is_a_block_of_torch_with_the_same_weights_and_gradients():
-    block = TransformerBlock(8, 2, "scaled_dot", hidden=12, causal=True)
+    block = TransformerBlock(8, 2, "scaled_dot", feedforward=12, causal=True)
     random_weights(block)
     layer = nn.TransformerEncoderLayer(8, 2, 12, 0.0, "gelu", batch_first=True, norm_first=True, bias=False)
     layer.load_state_dict(block.state_dict())

@@ -34,6 +34,7 @@ SMALL = "depth: 1, width: 8, heads: 2, context: 8"
 SWEEPS = {
     MOONS: {
         "{method: [idw, inv_dist], prototypes: 2, power: [1, 2]}": 8,
+        "{method: [idw, additive], prototypes: 2, weighting: [softmax, sparsemax]}": 8,
         "{kind: baseline, method: [kmeans, samples], prototypes: 4}": 4,
         "{kind: patch_study, cases: [wrong, special], method: idw, prototypes: 2}": 4,
         "{kind: kernel_regression, kernel: [gaussian, boxcar], bandwidth: [0.1, loo]}": 4,
@@ -43,6 +44,7 @@ SWEEPS = {
         "{kind: network, encoder: mlp, width: [4, 8], learning_rate: [0.001, 0.01]}": 8,
         "{kind: network, encoder: mlp, width: 4, head: idw, prototypes: 3, power: 2}": 2,
         "{kind: network, encoder: mlp, width: 4, head: neg_dist, prototypes: 3, qk_norm: l2, learned_power: true}": 2,
+        "{kind: network, encoder: mlp, width: 4, head: additive, prototypes: 3, weighting: entmax15}": 2,
         "{kind: mlp, width: 6, depth: [1, 2]}": 4,
         "{kind: memory_study, width: 6, depth: 1, keep: [top, merged], slots: 3}": 4,
         "{kind: memory_study, width: 6, depth: 1, mask: ['label=0', 'rows=0.5']}": 4,
@@ -50,6 +52,7 @@ SWEEPS = {
     LOOKUP: {
         "{kind: hash_table, weighting: exact_match}": 2,
         "{kind: hash_table, similarity: [inner_product, idw], scaling: [none, qk_norm]}": 8,
+        "{kind: hash_table, similarity: additive, hidden: [2, 3]}": 4,
         "{kind: hash_table, similarity: idw, projections: linear, learning_rate: [0.01, 0.1]}": 4,
     },
     PAIRS: {

@@ -9,7 +9,7 @@ from kinds import prototypes_run
 
 import idwbench
 from idwbench.attention.forward import prototype_logits
-from idwbench.attention.scores import METHODS, get_method
+from idwbench.attention.scores import METHODS
 from idwbench.dual.key_history import KeyHistory
 from idwbench.errors import ResultsError, TrainingError
 from idwbench.runs.config import run_config
@@ -39,7 +39,7 @@ class Float64Replay(AbstractReplay):
     def loss(self, rows):
         train, model = self.dataset.train, self.config.network
         inputs, targets = torch.from_numpy(train.inputs[rows]).double(), torch.from_numpy(train.targets[rows])
-        outputs = prototype_logits(get_method(model.method), model.parameters, inputs, *self.parameters)
+        outputs = prototype_logits(model.method_record, model.parameters, inputs, *self.parameters)
         if self.dataset.task == "regression":
             return torch.nn.functional.mse_loss(outputs, targets.double())
         return torch.nn.functional.cross_entropy(outputs, targets)
@@ -110,10 +110,14 @@ PROTOCOLS = [
     {"optimizer": "adam", "weight_decay": 0.1, "gradient_clip": 0.05},
     {"optimizer": "sgd", "momentum": 0.5, "weight_decay": 0.1, "gradient_clip": 0.2, "warmup_epochs": 1},
 ]
-OTHERS = [{"power": 3.0}, {"epsilon": 0.0}, {"power": 1.0, "epsilon": 0.0}]
+PLAIN = [{"method": name} for name, method in METHODS.items() if not method.learned]
+OTHERS = [{"weighting": "entmax15"}, {"power": 3.0}, {"epsilon": 0.0}, {"power": 1.0, "epsilon": 0.0}]
 CASES = [
     *((make_dataset(11), {"epochs": 3, **protocol}) for protocol in PROTOCOLS),
-    *((make_dataset(7, 4), settings) for settings in [*({"method": method} for method in METHODS), *OTHERS]),
+    *(
+        (make_dataset(7, 4), settings)
+        for settings in [*({"method": name} for name, one in METHODS.items() if not one.learned), *OTHERS]
+    ),
     *((make_regression(9, 3, targets), {}) for targets in (1, 2)),
 ]
 

@@ -9,7 +9,6 @@ import torch
 from kinds import KINDS, PROTOTYPES, RECORDED, RESUMED, TIMED, TRAINED
 from torch import nn
 
-from idwbench.attention.scores import METHODS
 from idwbench.errors import RecordingError
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.runs.metrics import HEADLINES, METRICS
@@ -93,9 +92,8 @@ def test_the_curve_has_every_epoch_and_ends_at_the_metrics(kind, folder, whole):
 @each(PROTOTYPES)
 def test_prototypes_have_the_metrics_of_their_arrays(kind, folder, whole):
     (config, dataset), (result, _) = kind.load(folder), whole(kind)
-    arrays = [torch.from_numpy(result.arrays[name]) for name in ("keys", "values")]
-    network = PrototypeNetwork(METHODS[config.model.method], config.model.parameters, *arrays)
-    assert result.n_parameters == sum(array.numel() for array in arrays)
+    network = PrototypeNetwork.of(config.model.method_record, config.model.parameters, result.arrays)
+    assert result.n_parameters == sum(array.size for array in result.arrays.values())
     for name, split in dataset.splits.items():
         expected = dataset.metrics(name, network.outputs(split.inputs))
         assert {key: result.metrics[key] for key in expected} == pytest.approx(expected, rel=1e-5)

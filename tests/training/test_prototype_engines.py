@@ -13,12 +13,15 @@ from sweep_specs import sweep_spec
 
 from idwbench import Results, run_config, run_sweep, train
 from idwbench.attention.forward import prototype_logits
-from idwbench.attention.scores import METHODS, get_method
+from idwbench.attention.scores import METHODS
+from idwbench.attention.weightings import WEIGHTINGS
 from idwbench.data.dataset import Split
 from idwbench.errors import ConfigError
-from idwbench.models.initialisation import initial_prototypes
+from idwbench.models.initialisation import initial_prototypes, learned_arrays
 from idwbench.runs.datasets import parse_dataset
 from idwbench.runs.protocol import learning_rate
+from idwbench.training.engine import stack_key
+from idwbench.training.fused_engine import has_kernel
 from idwbench.training.kernel_runs import MOST_THREADS, useful_threads
 from idwbench.training.threads import limited_threads
 from idwbench.training.torch_engine import ENGINES as TORCH
@@ -52,10 +55,13 @@ def start_with(monkeypatch, prototypes=random_prototypes):
 
 
 def plain_loop(config, dataset, dtype, prototypes=random_prototypes):
-    """Return keys, values and the loss of each epoch: one model, one optimizer, one loop."""
+    """Return keys, values, what the score learns and the loss of each epoch: one model, one optimizer, one loop."""
     p, generator = config.protocol, np.random.default_rng(config.seed)
+    method, losses = config.model.method_record, []
     pair = prototypes(config.model, dataset, dataset.moments, generator)
-    tensors = [torch.from_numpy(array).to(dtype).requires_grad_() for array in pair]
+    learned = learned_arrays(method, config.model.parameters, dataset.n_features, generator)
+    tensors = [torch.from_numpy(array).to(dtype).requires_grad_() for array in (*pair, *learned.values())]
+    arguments = {**config.model.parameters, **dict(zip(learned, tensors[2:], strict=True))}
     optimizer = (
         torch.optim.SGD(tensors, momentum=p.momentum, weight_decay=p.weight_decay)
         if p.optimizer == "sgd"
@@ -65,12 +71,11 @@ def plain_loop(config, dataset, dtype, prototypes=random_prototypes):
     loss_of = torch.nn.functional.cross_entropy
     if dataset.task == "regression":
         targets, loss_of = targets.to(dtype), torch.nn.functional.mse_loss
-    method, losses = get_method(config.model.method), []
     for epoch in range(p.epochs):
         optimizer.param_groups[0]["lr"] = learning_rate(p, epoch)
         total = 0.0
         for batch in torch.from_numpy(generator.permutation(len(targets))).split(p.batch_size):
-            loss = loss_of(prototype_logits(method, config.model.parameters, inputs[batch], *tensors), targets[batch])
+            loss = loss_of(prototype_logits(method, arguments, inputs[batch], *tensors[:2]), targets[batch])
             optimizer.zero_grad()
             loss.backward()
             if p.gradient_clip:
@@ -94,8 +99,8 @@ def assert_near_float64(results, dataset, prototypes=random_prototypes):
     truth, rounded = (plain_loop(*given, dtype, prototypes) for dtype in (torch.float64, torch.float32))
     for result in results:
         losses = np.array([point.values["train", "loss"] for point in result.curve])
-        arrays = result.arrays["keys"], result.arrays["values"], losses
-        for name, array, true, nearby in zip(("keys", "values", "losses"), arrays, truth, rounded, strict=True):
+        arrays = {**result.arrays, "losses": losses}
+        for (name, array), true, nearby in zip(arrays.items(), truth, rounded, strict=True):
             bound = 30 * np.abs(nearby - true).max() + 30 * np.finfo(np.float32).eps * np.abs(true).max()
             np.testing.assert_allclose(array, true, rtol=0, atol=bound, err_msg=name)
 
@@ -132,7 +137,7 @@ def engine(request):
 
 
 def by_both(config, dataset):
-    return [train_run(config, dataset, engine=name) for name in ENGINES]
+    return [train_run(config, dataset, engine=name) for name in (ENGINES if has_kernel(config) else ["torch"])]
 
 
 # Each method with every other protocol, and each on one data set: a protocol meets all data sets over the methods.
@@ -159,12 +164,22 @@ def test_bounded_keys_stay_in_the_range_of_the_data_and_are_those_of_a_plain_loo
         assert ((unbounded.arrays["keys"] < low) | (unbounded.arrays["keys"] > high)).any()
 
 
+@pytest.mark.parametrize("weighting", WEIGHTINGS.keys() - {"exact_match"})
+def test_every_weighting_equals_a_plain_loop_in_pytorch(weighting, monkeypatch):
+    start_with(monkeypatch)
+    place = list(WEIGHTINGS).index(weighting)
+    dataset, method = DATASETS[place % 6], ("idw", "scaled_dot", "additive")[place % 3]
+    results = by_both(prototypes_run(dataset, method, weighting=weighting, epochs=3, batch_size=5), dataset)
+    assert_near_float64(results, dataset)
+
+
 # (batch, prototypes, features, outputs): one of everything, both layouts of keys, and more inputs than a tile holds.
 # Those of `PRODUCTS` are computed by matrix products.
 SHAPES = [(1, 1, 1, 2), (7, 20, 15, 4), (5, 3, 16, 2), (4, 20, 50, 10), (70, 300, 17, 3), (9, 9, 3, 2)]
 PRODUCTS = [(5, 3, 16, 2), (9, 20, 50, 10), (70, 40, 17, 3)]
 OTHERS = {
     "cosine": [{"temperature": 0.1}],
+    "additive": [{"form": "linear", "hidden": 3}],
     "scaled_dot": [{"scale": "prototypes"}],
     "gaussian": [{"sigma_squared": 30.0}],
     "neg_dist": [{"power": 1.0}, {"power": 3.0}],
@@ -188,7 +203,7 @@ def test_a_step_is_the_gradient_of_float64_also_where_a_key_equals_an_input(meth
         train = replace(data.train, inputs=data.train.inputs / np.float32(features**0.5))
         data = replace(data, train=train, validation=None)
         settings = {"epochs": 1, "batch_size": batch, "optimizer": "sgd", "learning_rate": 1.0, **parameters}
-        run = train_run(prototypes_run(data, method, prototypes=prototypes, **settings), data, engine="fused")
+        run = train_run(prototypes_run(data, method, prototypes=prototypes, **settings), data, engine="auto")
         assert_near_float64([run], data, prototypes_with_a_hit)
 
 
@@ -295,12 +310,13 @@ def test_a_run_in_a_stack_is_bit_for_bit_the_run_alone(engine, dataset, settings
     ((name, values),) = (grid or {"seed": [0, 1]}).items()
     base = {"epochs": 2, "batch_size": 5, "prototypes": 4, **settings}
     stack = [prototypes_run(dataset, **base, **{name: value}) for value in values]
+    engine = engine if has_kernel(stack[0]) else "torch"
     results = train_runs(stack, dataset, engine=engine)
     assert len({result.arrays["keys"].tobytes() for result in results}) > 1
     for config, result in zip(stack, results, strict=True):
         alone = train_run(config, dataset, engine=engine)
-        for name in ("keys", "values"):
-            np.testing.assert_array_equal(alone.arrays[name], result.arrays[name])
+        for name, array in alone.arrays.items():
+            np.testing.assert_array_equal(array, result.arrays[name])
         assert (alone.curve, alone.metrics) == (result.curve, result.metrics)
 
 
@@ -324,6 +340,14 @@ def test_a_diverged_run_leaves_its_neighbours_alone(engine, blobs, monkeypatch):
 def test_runs_of_different_stacks_are_refused(engine, blobs, other):
     with pytest.raises(ValueError, match="a stack holds"):
         train_runs([prototypes_run(blobs), prototypes_run(blobs, **other)], blobs, engine=engine)
+
+
+@pytest.mark.parametrize("sizes", [("additive", None, "hidden", 2, 3), ("idw", "top_k", "k", 2, 3)])
+def test_runs_of_different_sizes_have_different_stacks(blobs, sizes):
+    method, weighting, name, *values = sizes
+    runs = [prototypes_run(blobs, method, weighting=weighting, **{name: value}) for value in values]
+    assert len({stack_key(run) for run in runs}) == 2
+    assert len({stack_key(prototypes_run(blobs, method, weighting=weighting, seed=seed)) for seed in (0, 1)}) == 1
 
 
 def test_stacks_of_torch_fit_a_bounded_memory_and_a_device_that_is_there(blobs, monkeypatch):

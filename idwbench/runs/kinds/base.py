@@ -22,6 +22,7 @@ __all__ = [
     "check_softmax",
     "given_method",
     "learned_label",
+    "weighted_method",
 ]
 
 _LEARNED_LABELS = {"learned_power": "learned p", "learned_temperature": "learned temperature"}
@@ -172,3 +173,20 @@ def learned_label(settings: Mapping[str, Any]) -> str:
     """Return ``QK-norm rms, learned p, learned temperature`` for values of the `LEARNED_NUMBERS`."""
     words = [f"QK-norm {settings['qk_norm']}"] if settings["qk_norm"] != "none" else []
     return ", ".join([*words, *(label for name, label in _LEARNED_LABELS.items() if settings[name])])
+
+
+def weighted_method(
+    method: Method, settings: Mapping[str, Any], setting: str = "weighting"
+) -> tuple[Method, str | None]:
+    """Return a method with the weighting that a setting names, and this name: None if it is the method's own.
+
+    Raises:
+        ConfigError: as `get_method`; `location` is the setting.
+    """
+    name = settings.get(setting)
+    if name in (None, method.weighting):
+        return method, None
+    try:
+        return get_method(method.name, name), str(name)
+    except ConfigError as error:
+        raise ConfigError(error.problem, location=(setting,), hint=error.hint) from None

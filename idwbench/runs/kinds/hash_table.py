@@ -20,6 +20,7 @@ __all__ = ["EQUALITY", "SIMILARITIES", "HashTableConfig"]
 SIMILARITIES: Mapping[str, str] = {
     "inner_product": "fc_relu",
     "cosine": "cosine",
+    "additive": "additive",
     "gaussian": "gaussian",
     "idw": "idw",
     "inv_dist": "inv_dist",

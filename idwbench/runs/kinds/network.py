@@ -17,7 +17,13 @@ from idwbench.attention.records import (
 )
 from idwbench.attention.scores import METHODS, get_method
 from idwbench.errors import ConfigError, did_you_mean
-from idwbench.runs.kinds.base import ModelSettings, check_parameter_names, check_softmax, learned_label
+from idwbench.runs.kinds.base import (
+    ModelSettings,
+    check_parameter_names,
+    check_softmax,
+    learned_label,
+    weighted_method,
+)
 from idwbench.runs.settings import Count, added_in_0_2
 
 __all__ = [
@@ -36,6 +42,11 @@ ENCODERS: dict[str, dict[str, int]] = {
     "conv": {"width": 16, "depth": 3},
     "vit_tiny": {"width": 32, "depth": 2, "heads": 4, "patch": 2},
 }
+# Settings that a linear head does not have.
+_OF_PROTOTYPES = ("prototypes", "initialisation", "patches", "weighting")
+
+# Fields, the method of a part of a network, and all its parameters.
+_Part = tuple[dict[str, Any], Method | None, dict[str, ParameterValue]]
 
 
 class NetworkConfig(ModelSettings):
@@ -85,6 +96,17 @@ class NetworkConfig(ModelSettings):
         False, description="Record scores, weights and gradients of each layer at some steps."
     )
     plugin_sha256: str | None = None
+    weighting: str | None = added_in_0_2(
+        None, description="How the scores of the head become weights, such as sparsemax; by default its method's own."
+    )
+    attention_weighting: str | None = added_in_0_2(
+        None, description="How the scores of the attention of vit_tiny become weights; by default by a softmax."
+    )
+
+    @property
+    def head_method(self) -> Method:
+        """The method of a head of prototypes, with its weighting."""
+        return get_method(self.head, self.weighting)
 
     @property
     def method(self) -> str:
@@ -120,22 +142,25 @@ class NetworkConfig(ModelSettings):
 
     @property
     def is_patched(self) -> bool:
-        """Whether patches of the head are studied: an ``idw`` head with epsilon above 0, without normalised keys."""
-        is_plain = self.qk_norm == "none" and not self.learned_temperature
+        """Whether patches of the head are studied: an ``idw`` head with epsilon above 0, without normalised keys.
+
+        Its weighting is its own.
+        """
+        is_plain = self.qk_norm == "none" and not self.learned_temperature and self.weighting is None
         return self.head == "idw" and self.parameters["epsilon"] != 0 and self.patches > 0 and is_plain
 
     @property
     def parameters_label(self) -> str:
         """Label of all settings in tables: ``width 32, depth 2, heads 4, patch 2, attention p=2, ε=0.001``."""
         words = [f"{name} {getattr(self, name)}" for name in ENCODERS[self.encoder]]
-        attention = [learned_label(self.attention_learned)]
-        if self.attention and self.attention_parameters:
-            attention.insert(0, parameters_label(METHODS.get(self.attention), self.attention_parameters))
-        words += [f"attention {', '.join(filter(None, attention))}"] if any(attention) else []
-        head = [learned_label(self.head_learned)]
-        if self.head_parameters:
-            head.insert(0, parameters_label(METHODS.get(self.head), self.head_parameters))
-        words += [f"head {', '.join(filter(None, head))}"] if any(head) else []
+        for name, part, weighting, parameters, learned in (
+            ("attention", self.attention, self.attention_weighting, self.attention_parameters, self.attention_learned),
+            ("head", self.head, self.weighting, self.head_parameters, self.head_learned),
+        ):
+            record = get_method(part, weighting) if part in METHODS else None
+            labels = [weighting or "", parameters_label(record, parameters), learned_label(learned)]
+            label = ", ".join(filter(None, labels))
+            words += [f"{name} {label}"] if label else []
         if self.head != LINEAR and self.initialisation != "samples":
             words.append(f"initialisation {self.initialisation}")
         if self.is_patched and self.patches != 100:
@@ -157,8 +182,9 @@ class NetworkConfig(ModelSettings):
         fields = {**_encoder_sizes(fields), **fields}
         if fields["encoder"] == "vit_tiny":
             fields.setdefault("attention", "scaled_dot")
-        attention, attention_parameters = _attention(fields.get("attention"), given)
-        head, head_parameters = _head(fields, {k: v for k, v in given.items() if not k.startswith(ATTENTION_PREFIX)})
+        fields, attention, attention_parameters = _attention(fields, given)
+        own = {name: value for name, value in given.items() if not name.startswith(ATTENTION_PREFIX)}
+        fields, head, head_parameters = _head(fields, own)
         check_learned_numbers(head, fields)
         check_learned_numbers(attention, fields, ATTENTION_PREFIX)
         parameters = {**head_parameters, **attention_parameters}
@@ -216,37 +242,41 @@ def _named(setting: str, name: Any, also: tuple[str, ...] = ()) -> Method:
         raise ConfigError(f"unknown {setting} '{name}'", location=(setting,), hint=hint) from None
 
 
-def _attention(name: Any, given: Mapping[str, Any]) -> tuple[Method | None, dict[str, ParameterValue]]:
-    """Return the method of the attention score and all its parameters, with the prefix."""
+def _attention(fields: dict[str, Any], given: Mapping[str, Any]) -> _Part:
+    """Return the fields, and the method of the attention score with all its parameters, with the prefix."""
     prefixed = [key for key in given if key.startswith(ATTENTION_PREFIX)]
-    if name is None:
-        if prefixed:
-            raise ConfigError("only vit_tiny has attention", location=(prefixed[0],))
-        return None, {}
-    method = _named("attention", name)
+    if fields.get("attention") is None:
+        for setting in (*prefixed, *(["attention_weighting"] if fields.get("attention_weighting") else [])):
+            raise ConfigError("only vit_tiny has attention", location=(setting,))
+        return fields, None, {}
+    method = _named("attention", fields["attention"])
     check_softmax(method, "attention")
+    method, weighting = weighted_method(method, fields, "attention_weighting")
+    fields = {**fields, "attention_weighting": weighting}
     try:
         parameters = method.resolve({key.removeprefix(ATTENTION_PREFIX): given[key] for key in prefixed})
     except ConfigError as error:
         where = (f"{ATTENTION_PREFIX}{error.location[0]}",)
         raise ConfigError(error.problem, location=where, hint=error.hint) from None
-    return method, {f"{ATTENTION_PREFIX}{key}": value for key, value in parameters.items()}
+    return fields, method, {f"{ATTENTION_PREFIX}{key}": value for key, value in parameters.items()}
 
 
-def _head(fields: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Method | None, dict[str, ParameterValue]]:
-    """Return the method of the head and all its parameters."""
+def _head(fields: dict[str, Any], given: Mapping[str, Any]) -> _Part:
+    """Return the fields, and the method of the head with all its parameters."""
     name = fields.get("head", LINEAR)
     if name == LINEAR:
-        for setting in (*given, *(key for key in ("prototypes", "initialisation", "patches") if fields.get(key))):
+        for setting in (*given, *(key for key in _OF_PROTOTYPES if fields.get(key))):
             raise ConfigError(f"a linear head has no {setting.replace('_', ' ')}", location=(setting,))
-        return None, {}
+        return fields, None, {}
     method = _named("head", name, (LINEAR,))
     check_parameter_names(method, NetworkConfig.model_fields, "head")
+    method, weighting = weighted_method(method, fields)
     if not fields.get("prototypes"):
         raise ConfigError("'prototypes' is missing: a head of prototypes needs their number")
-    if fields.get("patches") and method.name != "idw":
-        raise ConfigError(f"only idw heads can be patched, not {method.name}", location=("patches",))
-    return method, method.resolve(given)
+    if fields.get("patches") and (method.name, weighting) != ("idw", None):
+        problem = f"only idw heads can be patched, not {' with '.join(filter(None, (method.name, weighting)))}"
+        raise ConfigError(problem, location=("patches",))
+    return {**fields, "weighting": weighting}, method, method.resolve(given)
 
 
 def _plugin_sha256(*methods: Method | None) -> str | None:

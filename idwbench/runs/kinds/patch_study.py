@@ -8,7 +8,7 @@ from pydantic import Field
 
 from idwbench.errors import ConfigError
 from idwbench.runs.dataset_base import DatasetConfig
-from idwbench.runs.kinds.base import check_softmax, given_method
+from idwbench.runs.kinds.base import check_softmax
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.settings import Count, added_in_0_2
 
@@ -48,9 +48,9 @@ class PatchStudyConfig(PrototypesConfig):
     def check_given(self, given: Collection[str]) -> None:
         """Raise `ConfigError` for networks that cannot be patched, and for ``n_cases`` without wrong inputs."""
         if self.compare:
-            check_softmax(given_method({"method": self.method}), "method")
-        elif self.method != "idw":
-            problem = f"only idw networks have the patches of the paper, not {self.method}"
+            check_softmax(self.method_record, "method")
+        elif (self.method, self.weighting) != ("idw", None):
+            problem = f"only idw networks have the patches of the paper, not {self.method_record.title}"
             raise ConfigError(problem, location=("method",), hint="compare: true")
         if self.parameters.get("epsilon") == 0:
             raise ConfigError("expected a number above 0 for patches, got 0", location=("epsilon",))

@@ -6,9 +6,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from idwbench.attention.records import ParameterValue, parameters_label
-from idwbench.attention.scores import METHODS
-from idwbench.runs.kinds.base import ModelSettings, given_method
+from idwbench.attention.records import Method, ParameterValue, parameters_label
+from idwbench.attention.scores import METHODS, get_method
+from idwbench.runs.kinds.base import ModelSettings, given_method, weighted_method
 from idwbench.runs.settings import Count, added_in_0_2
 
 __all__ = ["PrototypesConfig"]
@@ -17,8 +17,8 @@ __all__ = ["PrototypesConfig"]
 class PrototypesConfig(ModelSettings):
     """A prototype network with learned keys and values.
 
-    `parameters` holds every parameter of the method, defaults included; `plugin_sha256` is the checksum of the plugin
-    that defines the method, or None.
+    `parameters` holds every parameter of the method and of its weighting, defaults included; `plugin_sha256` is the
+    checksum of the plugin that defines the method, or None.
     """
 
     array_names: ClassVar[tuple[str, ...]] = ("keys", "values")  # the arrays of a complete run
@@ -39,11 +39,20 @@ class PrototypesConfig(ModelSettings):
     key_bounds: Literal["none", "data"] = added_in_0_2(
         "none", description="Bounds of keys: none, or data, the range of each feature in the training data."
     )
+    weighting: str | None = added_in_0_2(
+        None, description="How scores become weights, such as sparsemax; by default the method's own."
+    )
+
+    @property
+    def method_record(self) -> Method:
+        """The method with the weighting; raises `ConfigError` if it is that of a plugin that is not loaded."""
+        return get_method(self.method, self.weighting)
 
     @property
     def parameters_label(self) -> str:
         """Label of the parameters in tables: ``p=2, ε=0.001``."""
-        words = [parameters_label(METHODS.get(self.method), self.parameters)]
+        record = self.method_record if self.method in METHODS else None
+        words = [self.weighting or "", parameters_label(record, self.parameters)]
         if self.initialisation != "default":
             words.append(f"initialisation {self.initialisation}")
         if self.initial_values != "default":
@@ -55,6 +64,7 @@ class PrototypesConfig(ModelSettings):
 
     @classmethod
     def completed(cls, fields: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields with all parameters of the method."""
-        method = given_method(fields)
-        return {**fields, "parameters": method.resolve(given), "plugin_sha256": method.sha256}
+        """Return the fields with all parameters of the method and of a weighting that is not its own."""
+        method, weighting = weighted_method(given_method(fields), fields)
+        parameters = method.resolve(given)
+        return {**fields, "weighting": weighting, "parameters": parameters, "plugin_sha256": method.sha256}
