@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
-from threading import Event, Thread
 from typing import Any, get_args
 
 from sqlalchemy import Connection, Row, case, func, update
 
-from idwbench.errors import ResultsError
 from idwbench.results.records import RESULT_STATES, EndedState
 from idwbench.results.tables import chunks, rows_by_key, runs
 
@@ -28,12 +25,10 @@ __all__ = [
     "process_is_alive",
     "release_runs",
     "renew_leases",
-    "renewed",
     "this_process",
 ]
 
 LEASE_DURATION = timedelta(minutes=10)
-_RENEWAL_SECONDS = 30.0
 # Start times of processes are computed from the boot time, which is rounded to seconds.
 _START_TOLERANCE = timedelta(seconds=5)
 
@@ -145,28 +140,3 @@ def _update_own(connection: Connection, run_keys: Sequence[str], values: dict[st
     own = update(runs).where(runs.c.state == "running", runs.c.host == host, runs.c.pid == pid)
     for keys in chunks(run_keys):
         connection.execute(own.where(runs.c.run_key.in_(keys)).values(values))
-
-
-@contextmanager
-def renewed(
-    renew: Callable[[Sequence[str]], None], run_keys: Collection[str], *, interval: float = _RENEWAL_SECONDS
-) -> Iterator[None]:
-    """Call `renew` for the leases of `run_keys` every `interval` seconds in a thread, until the block ends.
-
-    An epoch may take longer than a lease lasts. `run_keys` may change meanwhile. A renewal that fails is retried after
-    the next interval.
-    """
-    stop = Event()
-
-    def renew_all() -> None:
-        while not stop.wait(interval):
-            with suppress(ResultsError):
-                renew(list(run_keys))
-
-    thread = Thread(target=renew_all, name="idwbench-leases", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()

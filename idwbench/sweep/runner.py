@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, get_args
 
 from idwbench.errors import IdwbenchError, ResultsError, TrainingError
-from idwbench.results.leases import renewed
 from idwbench.results.records import EndedState
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
@@ -40,6 +39,7 @@ _ENDED = get_args(EndedState)
 # Pauses between two looks at the database for runs that other processes train.
 _FIRST_SECONDS, _LONGEST_SECONDS = 0.5, 30.0
 
+_RENEWAL_SECONDS = 30.0
 # Python handles a signal that comes just before a wait after it, so no wait is longer.
 _SIGNAL_SECONDS = 0.5
 
@@ -78,6 +78,7 @@ class Runner:
     outcome: Counter[str] = field(default_factory=Counter)
     owned: set[str] = field(default_factory=set)
     _reported: str = ""
+    _renewed: float = field(default_factory=time.monotonic)
     _writer: ThreadPoolExecutor = field(init=False, repr=False)
 
     @property
@@ -199,23 +200,23 @@ class Runner:
         alone: Stack = []
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="idwbench-writer")
         try:
-            with renewed(self.results.renew, self.owned):
-                while not self.has_failed:
-                    if lost and not waiting and not in_work:
-                        waiting.append(alone := lost.popleft())
-                    self._submit(waiting, in_work, executor)
-                    if not in_work and not lost:
-                        return
-                    if not (ended := wait(in_work, timeout=_SIGNAL_SECONDS, return_when=FIRST_COMPLETED).done):
-                        continue
-                    stack = in_work.pop(future := ended.pop())
-                    answer = future.result()
-                    if answer.is_lost and stack != alone:
-                        lost.extend([config] for config in stack)
-                    elif answer.failure is not None and len(stack) > 1:
-                        waiting.extendleft([config] for config in reversed(stack))
-                    else:
-                        self._store(stack, answer, dataset)
+            while not self.has_failed:
+                if lost and not waiting and not in_work:
+                    waiting.append(alone := lost.popleft())
+                self._submit(waiting, in_work, executor)
+                if not in_work and not lost:
+                    return
+                self._renew()
+                if not (ended := wait(in_work, timeout=_SIGNAL_SECONDS, return_when=FIRST_COMPLETED).done):
+                    continue
+                stack = in_work.pop(future := ended.pop())
+                answer = future.result()
+                if answer.is_lost and stack != alone:
+                    lost.extend([config] for config in stack)
+                elif answer.failure is not None and len(stack) > 1:
+                    waiting.extendleft([config] for config in reversed(stack))
+                else:
+                    self._store(stack, answer, dataset)
         finally:
             self._end(in_work, executor, dataset)
 
@@ -238,6 +239,13 @@ class Runner:
         self.owned.difference_update(set(new).difference(self._write(self.results.lease, new)))
         if taken := [config for config in stack if config.run_key not in self.owned]:
             self.observer.taken(taken)
+
+    def _renew(self) -> None:
+        """Renew the leases from time to time: an epoch may take longer than a lease lasts."""
+        if time.monotonic() - self._renewed >= _RENEWAL_SECONDS:
+            self._renewed = time.monotonic()
+            with suppress(ResultsError):  # it is tried again
+                self._write(self.results.renew, list(self.owned))
 
     def _store(self, stack: Stack, answer: Answer, dataset: Dataset) -> None:
         """Store what became of a stack."""

@@ -4,7 +4,6 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 from datetime import UTC, datetime, timedelta
 from unittest.mock import Mock
 
@@ -13,7 +12,7 @@ import pytest
 from sqlalchemy import select, update
 
 from idwbench.errors import ResultsError
-from idwbench.results.leases import LEASE_DURATION, is_stale, process_is_alive, renewed
+from idwbench.results.leases import LEASE_DURATION, is_stale, process_is_alive
 from idwbench.results.tables import runs
 from idwbench.runs.config import run_config
 from idwbench.runs.datasets import NpzConfig
@@ -112,9 +111,6 @@ def test_text_that_cannot_be_stored_is_refused_and_nothing_is_planned(store, mak
     assert store.list_sweeps() == store.find_runs() == []
 
 
-SECONDS = 60  # how long a test waits before it fails; none waits in vain
-
-
 @pytest.fixture
 def keys(store, make_config):
     return store.register_sweep("moons", "", "", [make_config(seed) for seed in range(4)])
@@ -200,25 +196,6 @@ def test_a_run_without_a_known_owner_is_stale_and_on_another_host_the_age_of_the
     assert all(is_stale(*owner) for owner in owners)
 
 
-def test_leases_are_renewed_again_and_again_until_the_block_ends_also_after_an_error():
-    renewed_keys, third = [], threading.Event()
-
-    def renew(run_keys):
-        renewed_keys.append(run_keys)
-        if len(renewed_keys) == 3:
-            third.set()
-        raise ResultsError("another process has kept the database locked")
-
-    with renewed(renew, ["a", "b"], interval=0.0):
-        assert third.wait(SECONDS)
-    assert renewed_keys[2] == ["a", "b"]
-    with pytest.raises(ZeroDivisionError), renewed(renewed_keys.clear, ["a"], interval=3600.0):
-        assert [thread.daemon for thread in threading.enumerate() if thread.name == "idwbench-leases"] == [True]
-        raise ZeroDivisionError
-    assert "idwbench-leases" not in {thread.name for thread in threading.enumerate()}
-    assert len(renewed_keys) >= 3  # none before the first interval
-
-
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
@@ -241,7 +218,7 @@ def test_the_rate_is_that_of_the_last_ten_minutes(store, configs, make_diverged)
     set_times(store, configs[:1], NOW - timedelta(hours=2), NOW - timedelta(hours=1))
     set_times(store, configs[1:4], NOW - timedelta(seconds=60), NOW - timedelta(seconds=5))
     found = store.sweep_progress("long", NOW)
-    assert (found.ended, found.to_do) == (4, 4)
+    assert (found.status.ended, found.status.to_do) == (4, 4)
     assert found.rate == pytest.approx(3 / 60)
     assert found.seconds_left == pytest.approx(80)
     # Without a recent end it is not known, and of a run that began before the window, its part within it counts.
@@ -250,7 +227,7 @@ def test_the_rate_is_that_of_the_last_ten_minutes(store, configs, make_diverged)
     assert store.sweep_progress("long", NOW).rate == pytest.approx(3 / 600)
     store.finish([make_diverged(config) for config in configs[4:]])
     done = store.sweep_progress("long", datetime.now(UTC) + timedelta(days=1))
-    assert (done.rate, done.seconds_left, done.to_do) == (None, 0.0, 0)
+    assert (done.rate, done.seconds_left, done.status.to_do) == (None, 0.0, 0)
 
 
 def test_processes_that_train_are_named_with_their_runs(store, configs):

@@ -29,6 +29,7 @@ from idwbench.sweep.threads import Answer
 from idwbench.training.engine import Context, Engine
 
 DATASET = make_dataset()
+SECONDS = 60  # how long a test waits before it fails; none waits in vain
 
 
 def run(seed, method="idw", prototypes=2):
@@ -261,6 +262,26 @@ def test_an_interruption_starts_no_other_run_and_releases_what_fails_at_the_end(
 
 
 # Clusters.
+
+
+def test_leases_are_renewed_while_an_epoch_lasts_also_after_an_error(store, log, monkeypatch):
+    renewed, third = [], threading.Event()
+
+    def renew(results, run_keys):
+        renewed.append(run_keys)
+        if len(renewed) == 3:
+            third.set()
+        raise ResultsError("another process has kept the database locked")
+
+    def wait_for_the_third(configs):
+        assert third.wait(SECONDS)
+
+    monkeypatch.setattr(Results, "renew", renew)
+    for name in ("_RENEWAL_SECONDS", "_SIGNAL_SECONDS"):
+        monkeypatch.setattr(runner, name, 0.01)
+    configs = seeds(2)
+    assert train(store, configs, FakeEngine(before=wait_for_the_third), log) == {"complete": 2}
+    assert {*renewed[2]} == {config.run_key for config in configs}
 
 
 def sent_seeds(task):
