@@ -36,7 +36,7 @@ def one_seed(tmp_path_factory):
 @pytest.mark.parametrize("name", publications())
 def test_a_publication_is_of_shipped_sweeps_with_the_names_of_their_files(name):
     publication = publications()[name]
-    assert {item.sweep for item in publication.items} - {None} <= set(publication.sweeps)
+    assert {name for item in publication.items for name in (item.sweep, *item.also)} - {None} <= set(publication.sweeps)
     assert [read_sweep(shipped_sweeps()[sweep]).name for sweep in publication.sweeps] == list(publication.sweeps)
     if name == "paper":
         assert {path.stem for path in SWEEPS.glob("*.yaml")} == set(publication.sweeps)

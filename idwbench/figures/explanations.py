@@ -40,8 +40,9 @@ __all__ = ["attention_by_class_figure", "collect_attention", "draw_explanation",
 
 _MOST_PANELS = 4
 _BLOCK, _SIDE = 3.4, 1.5  # inches: height of a block of attention by class, and width of its image
-_WIDTH, _TILES, _CHARTS = 10.0, 5.5, 4.5  # inches
-_ANSWER, _TITLE, _PANEL = 2.1, 0.35, 1.75  # inches: heights of the first block, of titles, and of bars and curves
+_WIDTH, _TILES, _MANY_TILES = 10.0, 5.5, 6.4  # inches: of a figure, of tiles, and of those of one of several layers
+_ANSWER, _TITLE = 2.1, 0.35  # inches: heights of the first block, and of titles
+_PANEL, _MANY_PANEL = 1.75, 1.35  # inches: heights of bars and curves, and of those of one of several layers
 _LINE_STYLES = ("-", ":")  # of the parts of the data
 _FEW = 10  # number of entries up to which they are large
 _SHORT = 20  # letters of all names of classes up to which they stand upright
@@ -55,14 +56,15 @@ def draw_explanation(explained: Explanation) -> Figure:
     A block has its entries with the largest weights, each with its class and weight below, the total weight of each
     class as bars, and the largest weights of each class as curves.
     """
-    least = _PANEL if explained.class_names else 0.0
     grids = [_grid(explained, layer) for layer in explained.layers]
-    heights = [_ANSWER, *(_TITLE + max(least, _TILES * grid.size[1] / grid.size[0]) for grid in grids)]
+    tiles, least = (_TILES, _PANEL) if len(grids) == 1 else (_MANY_TILES, _MANY_PANEL)
+    least = least if explained.class_names else 0.0
+    heights = [_ANSWER, *(_TITLE + max(least, tiles * grid.size[1] / grid.size[0]) for grid in grids)]
     figure, body = new_page(_WIDTH, sum(heights), _notes(explained))
     parts = body.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
     _draw_answer(parts[0], explained)
     for part, layer, grid in zip(parts[1:], explained.layers, grids, strict=True):
-        _draw_layer(part, explained, layer, grid)
+        _draw_layer(part, explained, layer, grid, tiles)
     return figure
 
 
@@ -71,8 +73,10 @@ def _aspect(explained: Explanation) -> float:
 
 
 def _grid(explained: Explanation, layer: LayerAttention) -> TileGrid:
-    """Return a tile for each entry; a few are large."""
+    """Return a tile for each entry; a few are large, unless there are several layers."""
     columns, line, size = (5, 0.21, 8.0) if len(layer.items) <= _FEW else (8, 0.26, 6.0)
+    if len(explained.layers) > 1:
+        columns, line, size = 10, 0.24, 5.5
     tiles = []
     for item in layer.items:
         colour = "" if item.label is None else class_colour(item.label)
@@ -106,7 +110,7 @@ def _notes(explained: Explanation) -> list[str]:
 
 def _draw_answer(part: SubFigure, explained: Explanation) -> None:
     part.suptitle(explained.model, x=0.01, ha="left", fontsize=11.5, weight="bold", color=INK)
-    left, right = part.subfigures(1, 2, squeeze=False, width_ratios=(_TILES, _CHARTS))[0]
+    left, right = part.subfigures(1, 2, squeeze=False, width_ratios=(_TILES, _WIDTH - _TILES))[0]
     image, text = left.subplots(1, 2, width_ratios=(1.4, _TILES - 1.4))
     _draw_query(image, explained)
     text.set_axis_off()
@@ -150,11 +154,12 @@ def _answer(explained: Explanation, answer: Answer) -> str:
     return f"{explained.class_name(answer.label)} (probability {answer.probabilities[answer.label]:.3f})"
 
 
-def _draw_layer(part: SubFigure, explained: Explanation, layer: LayerAttention, grid: TileGrid) -> None:
+def _draw_layer(part: SubFigure, explained: Explanation, layer: LayerAttention, grid: TileGrid, width: float) -> None:
+    """Draw the tiles of a layer, `width` inches wide, and beside them its bars and curves."""
     name = f"{layer.name} · " if explained.memory == "history of training" else ""
     title = f"{name}{layer.size:,} {_NAMES[explained.memory]}"
     part.suptitle(title, x=0.01, ha="left", fontsize=10.5, weight="bold", color=INK)
-    left, right = part.subfigures(1, 2, squeeze=False, width_ratios=(_TILES, _CHARTS))[0]
+    left, right = part.subfigures(1, 2, squeeze=False, width_ratios=(width, _WIDTH - width))[0]
     draw_tiles(left.subplots(), grid)
     if not explained.class_names:
         return
@@ -178,7 +183,7 @@ def _item_lines(explained: Explanation, item: MemoryItem) -> list[str]:
     if explained.memory == "prototypes" and item.value is not None and explained.answer.label is not None:
         return [name, weight, f"value {item.value[explained.answer.label]:+.3g}"]
     if explained.memory == "history of training" and item.contribution is not None:
-        return [name, weight, f"adds {item.contribution:+.3g}"]
+        return [name, weight, f"adds {item.contribution:+.2g}"]
     return [name, weight]
 
 

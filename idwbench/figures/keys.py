@@ -1,6 +1,6 @@
 """Keys as images, sorted by the argmax of their values (the paper's Figure 4), and the training images nearest to them.
 
-The keys of networks' heads are points in feature space: they are shown as their nearest training images alone.
+The keys of networks' heads are in feature space: they are shown as the training images nearest to them alone.
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ from numpy.typing import NDArray
 from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
-from idwbench.figures.runs import Model, Selection, first_run
+from idwbench.figures.runs import Keys, Model, Selection, best_rows, first_run, measured_label
 from idwbench.figures.style import INK, QUIET, RULE, class_colour
 from idwbench.figures.tiles import SCALE_CAPTION, WRONG, Picture, Tile, TileGrid, Words, draw_tile_grids, scale_limit
 from idwbench.models.neighbours import active_pixels, mean_neighbour_distance, nearest, several_nearest
 from idwbench.report.frame import Row
+from idwbench.report.labels import constants_title, setting_label, varying_settings
 from idwbench.report.summaries import Section
 from idwbench.runs.datasets import dataset_label
 from idwbench.runs.kinds.network import NetworkConfig
+from idwbench.runs.protocol import Protocol
 
 __all__ = ["KeysPanel", "draw_keys", "key_order", "keys_figure", "keys_nearest_figure", "network_keys_figure"]
 
 _IMAGES = 3  # for each key of a network
+_PRODUCTS = ("fc_relu", "scaled_dot", "cosine")  # methods whose keys are directions
 _FEW = 4  # classes that are named
 _MANY = 3  # panels, of which more have small tiles, so that a page shows them all
 _SHORT = 3  # longest name of a class that has a line with another
@@ -38,7 +41,8 @@ _ACTIVE_NOTE = "the percentile is over the pixels that are not background in 5 %
 _NETWORK_NOTE = (
     "above each column the class of the key's value; below it the training images whose features are nearest to "
     "the key, nearest first; red frame: label and class differ; number: distance of the first image, in mean "
-    "distances of a training point to its nearest other one"
+    "distances of a training point to its nearest other one; of scaled_dot and cosine, whose keys are directions, the "
+    "images with the largest product or cosine, and the cosine of the first"
 )
 
 Indices = NDArray[np.int64]
@@ -187,37 +191,49 @@ def _keys_grid(model: Model, title: str, dataset: Dataset, columns: int) -> Tile
         below = [Words(word, WRONG if differs else INK, size, differs) for word in words]
         below.append(Words(f"{distance[key]:#.3g}".rstrip("."), QUIET))
         tiles.append(Tile((picture, *_images(dataset, rows[[key]], own)), tuple(below)))
-    subtitle = _nearest_label(dataset, rows, distance, classes)
+    subtitle = f"mean distance {distance.mean():.3g}, {_agreement(dataset, rows, classes)}"
     return TileGrid(tiles, columns, _aspect(dataset), 0.021 * columns, title, subtitle, ("key", "nearest"))
 
 
 def network_keys_figure(selection: Selection) -> Figure:
-    """The keys of each network's head for the lowest seed, as their nearest training images in feature space.
+    """The keys of each network's head for the lowest seed, as the training images with the nearest features.
+
+    Keys of dot products are directions: their images are those with the largest product or cosine. Settings of the
+    protocol are those with the best mean metric on the validation split; without one, the first in the order of tables.
 
     Raises:
-        ConfigError: no complete run of a network, the inputs are not images of classes, or no head has points as keys.
+        ConfigError: no complete run of a network, the inputs are not images of classes, or no head has keys.
     """
-    section = selection.first_section(selection.of_kind("network"))
+    section, (complete,) = selection.on_first_data("network")
     dataset = selection.dataset(section.config.dataset)
     _image_shape(dataset)
-    complete = [row for row in section.rows if row.n]
-    rows = [row for row in complete if _has_points(row)]
-    others = ", ".join(dict.fromkeys(row.model.method for row in complete if row not in rows))
-    if not rows:
-        raise ConfigError(f"the heads of {others} have no keys that are points")
-    selection.leave_out(f"{others}, whose heads have no keys that are points" if others else "")
-    grids = [_network_grid(selection, row, section.metric, dataset) for row in rows]
-    return draw_tile_grids(grids, [_NETWORK_NOTE, section.title])
+    shown = [row for row in complete if _has_images(row)]
+    others = ", ".join(dict.fromkeys(row.model.method for row in complete if row not in shown))
+    if not shown:
+        raise ConfigError(f"the heads of {others} have no keys that are points or directions")
+    selection.leave_out(f"{others}, whose heads have no keys that are points or directions" if others else "")
+    rows = best_rows(shown, section.metric, tuple(Protocol.model_fields))
+    is_dense = len(rows) > _MANY and max(map(len, dataset.class_names)) <= _SHORT
+    varying = varying_settings([row.settings for row in rows])
+    grids = [_network_grid(selection, row, varying, section.metric, dataset, is_dense=is_dense) for row in rows]
+    constants = constants_title([row.config for row in rows], varying)
+    return draw_tile_grids(grids, [_NETWORK_NOTE, constants], 2 if is_dense else 1)
 
 
-def _has_points(row: Row) -> bool:
-    """Return whether the keys of a head are points in feature space; those of dot products are directions."""
-    model = row.model
-    assert isinstance(model, NetworkConfig)
-    return model.head in METHODS and METHODS[model.head].initialisation != "kaiming"
+def _head(row: Row) -> str:
+    assert isinstance(row.model, NetworkConfig)
+    return row.model.head
 
 
-def _network_grid(selection: Selection, row: Row, metric: str, dataset: Dataset) -> TileGrid:
+def _has_images(row: Row) -> bool:
+    """Return whether the keys of a head are points or directions in feature space."""
+    head = _head(row)
+    return head in _PRODUCTS or (head in METHODS and METHODS[head].initialisation != "kaiming")
+
+
+def _network_grid(
+    selection: Selection, row: Row, varying: Sequence[str], metric: str, dataset: Dataset, *, is_dense: bool
+) -> TileGrid:
     """Return a tile for each key, sorted by the class of its value: that class above its nearest training images."""
     from idwbench.models.networks import network_from_arrays
 
@@ -226,18 +242,31 @@ def _network_grid(selection: Selection, row: Row, metric: str, dataset: Dataset)
     arrays = selection.store.load_arrays(run.run_key)
     keys, values = (arrays[f"head.{name}"].astype(np.float32) for name in ("keys", "values"))
     features = network_from_arrays(run.config.model, dataset, arrays).features(dataset.train.inputs)
-    rows, distances = several_nearest(keys, features, _IMAGES)
-    distance = distances[:, 0] / (mean_neighbour_distance(features) or 1.0)
+    rows, near, words = _nearest_features(_head(row), keys, features)
     classes, names = values.argmax(1), dataset.class_names
-    size, tiles = 8.5 if max(map(len, names)) <= _SHORT else 5.0, []
+    size, small = (8.5 if max(map(len, names)) <= _SHORT else 5.0), 5.5 if is_dense else 7.0
+    tiles = []
     for key in key_order(values):
         own = int(classes[key])
-        above, below = Words(names[own], class_colour(own), size, True), Words(f"{distance[key]:.2g}", QUIET, 7)
+        above, below = Words(names[own], class_colour(own), size, True), Words(f"{near[key]:.2g}", QUIET, small)
         tiles.append(Tile(_images(dataset, rows[key], own), (below,), (above,)))
-    words = f"{_nearest_label(dataset, rows[:, 0], distance, classes)} are nearest"
-    return TileGrid(
-        tiles, 20, _aspect(dataset), 0.45, Model(row, run, {"keys": keys, "values": values}).title(metric), words
-    )
+    protocol = [setting_label(name, value) for name, value in row.config.protocol if name in varying]
+    title = " · ".join([row.model.method, *protocol, measured_label(row, run, metric)])
+    return TileGrid(tiles, 20, _aspect(dataset), 0.45, title, f"{words}{_agreement(dataset, rows[:, 0], classes)}")
+
+
+def _nearest_features(head: str, keys: Keys, features: Keys) -> tuple[Indices, NDArray[np.floating], str]:
+    """Return the rows (keys, images) of training images, how near the first is to each key, and the mean of that."""
+    if head not in _PRODUCTS:
+        rows, distances = several_nearest(keys, features, _IMAGES)
+        near = distances[:, 0] / (mean_neighbour_distance(features) or 1.0)
+        return rows, near, f"mean distance {near.mean():.3g}, "
+    products = keys.astype(np.float64) @ features.T.astype(np.float64)
+    lengths = np.linalg.norm(keys, axis=1)[:, None] * np.linalg.norm(features, axis=1)
+    cosines = products / np.where(lengths > 0, lengths, 1.0)
+    rows = np.argsort(-(cosines if head == "cosine" else products), axis=1, kind="stable")[:, :_IMAGES]
+    near = np.take_along_axis(cosines, rows, axis=1)[:, 0]
+    return rows, near, f"mean cosine {near.mean():.3g}, "
 
 
 def _aspect(dataset: Dataset) -> float:
@@ -254,8 +283,7 @@ def _images(dataset: Dataset, rows: Indices, own: int) -> tuple[Picture, ...]:
     )
 
 
-def _nearest_label(dataset: Dataset, rows: Indices, distance: NDArray[np.floating], classes: Indices) -> str:
-    """Return the mean distance of keys to their nearest training `rows`, and how many of the labels agree."""
+def _agreement(dataset: Dataset, rows: Indices, classes: Indices) -> str:
+    """Return how many of the labels of training `rows` are the `classes` of their keys, and how many rows they are."""
     n_agree = (dataset.train.labels[rows] == classes).sum()
-    images = f"{len(np.unique(rows))} different images"
-    return f"mean distance {distance.mean():.3g}, label agrees for {n_agree} of {len(rows)} keys; {images}"
+    return f"label agrees for {n_agree} of {len(rows)} keys; {len(np.unique(rows))} different images"

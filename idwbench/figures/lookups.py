@@ -68,7 +68,7 @@ def capacity_figure(selection: Selection) -> Figure:
     models = lookup_runs(selection.runs)
     labels = _labels(_first(models)[0])
     capacities = [each for each in lookup_capacities(selection.runs) if each.of.label in labels]
-    data = list(dict.fromkeys(each.of.data for each in capacities))
+    data = sorted({each.of.data for each in capacities})
     alone = len(data) == 1
     panels = []
     for name in data[:_MOST_PANELS]:

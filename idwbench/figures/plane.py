@@ -38,7 +38,7 @@ __all__ = [
 
 GRID = 160  # points of the grid of predictions in each direction
 _MARGIN = 0.35  # around the data, in its own units
-_WIDTH, _RIGHT = 10.0, 0.1  # inches
+_WIDTH, _TALLEST, _RIGHT = 10.0, 13.0, 0.1  # inches: of a figure, of its panels together, and right of them
 _BLUE, _ORANGE = class_colour(0), class_colour(1)
 _REGION_COLOURS = [to_hex(colour) for colour in (fade(_BLUE, 0.34), "#F8F8F6", fade(_ORANGE, 0.34))]
 _REGIONS = LinearSegmentedColormap.from_list("idwbench_regions", _REGION_COLOURS)
@@ -122,7 +122,9 @@ def draw_plane_grid(
     widest: float,
     title: float,
 ) -> Figure:
-    """Return a figure, at most 10 inches wide, with a panel for each row and column; the units of axes are about equal.
+    """Return a figure with a panel for each row and column; the units of axes are about equal.
+
+    It is at most 10 inches wide, and its panels together are at most 13 inches high.
 
     Args:
         panels: What `draw` draws, by row and column; where there is none the panel says so.
@@ -138,8 +140,10 @@ def draw_plane_grid(
     margin = 0.3 + max(
         max(0.1 * len(row.text), *(0.072 * len(line) for line in row.below.split("\n"))) for row in rows.values()
     )
-    panel = min((_WIDTH - margin - _RIGHT) / len(columns), widest)
-    height = len(rows) * (panel * (extent[3] - extent[2]) / (extent[1] - extent[0]) + title) + 0.3
+    ratio = (extent[3] - extent[2]) / (extent[1] - extent[0])
+    tallest = (_TALLEST - 0.3) / len(rows) - title
+    panel = min((_WIDTH - margin - _RIGHT) / len(columns), tallest / ratio, widest)
+    height = len(rows) * (panel * ratio + title) + 0.3
     figure, body = new_page(margin + _RIGHT + len(columns) * panel, height, caption, legend)
     engine = figure.get_layout_engine()
     assert isinstance(engine, ConstrainedLayoutEngine)

@@ -10,13 +10,10 @@ from matplotlib.figure import Figure
 
 from idwbench.errors import ConfigError
 from idwbench.figures.lines import DASHES, Axis, Line, Panel, PanelRow, draw_rows, line_of_seeds, line_spread
-from idwbench.figures.runs import Selection
+from idwbench.figures.runs import Selection, best_rows
 from idwbench.figures.style import QUIET, method_colour, seeds_label
-from idwbench.report.frame import Row, rows, run_table
 from idwbench.report.labels import constants_title, metric_label, sortable, varying_settings
-from idwbench.report.leaderboard import best_by_validation
 from idwbench.report.statistics import Statistic
-from idwbench.report.summaries import summarise
 from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.metrics import HEADLINES
 from idwbench.runs.protocol import Protocol
@@ -35,19 +32,15 @@ def prototypes_needed_figure(selection: Selection) -> Figure:
     Raises:
         ConfigError: no complete run of prototypes, or none of kernel regression on the same data.
     """
-    section, *others = (one for one in summarise(selection.of_kind()) if any(row.n for row in one.rows))
-    left_out = sorted({other.config.dataset_label for other in others if not section.has_data(other.config.dataset)})
-    selection.leave_out(f"other data sets ({', '.join(left_out)})" if left_out else "")
-    table = run_table(run for run in selection.runs if section.has_data(run.config.dataset) and run.state == "complete")
+    section, (networks, memories) = selection.on_first_data("prototypes", "kernel_regression")
     metric = HEADLINES[section.config.dataset.task]
-    memories, networks = (rows(table[table.kind == kind], metric.name) for kind in ("kernel_regression", "prototypes"))
     if not memories:
         problem = "no run of kernel regression on the same data"
         raise ConfigError(problem, hint="run the sweep kernel_regression")
     complete = [run for row in memories + networks for run in row.complete]
     split = "holdout" if all(run.metric(metric.name, "holdout") is not None for run in complete) else "test"
-    memory = _chosen(memories, metric.name, (*_OF_KERNELS, *Protocol.model_fields))[0]
-    chosen = _chosen(networks, metric.name, tuple(Protocol.model_fields))
+    memory = best_rows(memories, metric.name, (*_OF_KERNELS, *Protocol.model_fields))[0]
+    chosen = best_rows(networks, metric.name, tuple(Protocol.model_fields))
     lines = _lines([(row.config.model, row.statistics[split]) for row in chosen])
     counts = sorted({int(count) for line in lines for count in line.x})
     limit = memory.statistics[split]
@@ -68,18 +61,6 @@ def prototypes_needed_figure(selection: Selection) -> Figure:
     x = Axis("number of learned prototypes", base=2, limits=(counts[0] / 1.25, counts[-1] * 1.25), ticks=counts)
     y = Axis(f"{split} {metric_label(metric.name)}", metric.percent)
     return draw_rows([PanelRow("", y, [Panel("", [all_data, *drawn])])], x, captions, height=3.2)
-
-
-def _chosen(groups: list[Row], metric: str, axes: Sequence[str]) -> list[Row]:
-    """Return the values of `axes` with the best validation metric, or without one the first."""
-    varying = varying_settings([group.settings for group in groups])
-    axes = [axis for axis in axes if axis in varying]
-    if axes and all(run.metric(metric, "validation") is not None for group in groups for run in group.complete):
-        return list(best_by_validation(groups, varying, axes, metric)[0])
-    first: dict[tuple[object, ...], Row] = {}
-    for group in groups:
-        first.setdefault(tuple(group.settings.get(name) for name in varying if name not in axes), group)
-    return list(first.values())
 
 
 def _lines(measured: Sequence[tuple[ModelConfig, Statistic]]) -> list[Line]:

@@ -15,8 +15,9 @@ from idwbench.attention.scores import METHODS, get_method
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError
-from idwbench.report.frame import Row
-from idwbench.report.labels import count_label, value_label
+from idwbench.report.frame import Row, rows, run_table
+from idwbench.report.labels import count_label, value_label, varying_settings
+from idwbench.report.leaderboard import best_by_validation
 from idwbench.report.summaries import Section, summarise
 from idwbench.results.records import StoredRun
 from idwbench.runs.dataset_base import DatasetConfig
@@ -24,7 +25,7 @@ from idwbench.runs.dataset_base import DatasetConfig
 if TYPE_CHECKING:
     from idwbench.results.store import Results
 
-__all__ = ["Model", "Selection", "first_run"]
+__all__ = ["Keys", "Model", "Selection", "best_rows", "first_run", "measured_label"]
 
 _FEW = 3
 _BASELINES = ("baseline", "scikit_learn")
@@ -63,13 +64,11 @@ class Model:
 
     def title(self, metric: str) -> str:
         """Return method, parameters, seed and the test metric over seeds: ``idw · p=2, ε=0.001 · seed 0 · …``."""
-        config, test = self.row.model, self.row.statistics.get("test")
+        config = self.row.model
         prototypes = count_label(config.prototypes or len(self.keys), "prototype")
         parameters = "" if config.kind == "baseline" else config.parameters_label  # all say "nearest key"
-        words = [config.method, parameters, prototypes, f"seed {self.run.config.seed}"]
-        own = value_label(metric, self.run.metric(metric) or 0.0)
-        over = f" ({value_label(metric, test.mean, test.std)}, n={test.n})" if test and test.n > 1 else ""
-        return " · ".join(word for word in [*words, f"test accuracy {own} %{over}"] if word)
+        words = (config.method, parameters, prototypes, measured_label(self.row, self.run, metric))
+        return " · ".join(filter(None, words))
 
 
 @dataclass(frozen=True)
@@ -118,6 +117,17 @@ class Selection:
             self.leave_out(f"other data sets or protocols ({shown})")
         return first
 
+    def on_first_data(self, kind: str, *others: str) -> tuple[Section, list[list[Row]]]:
+        """Return the first section of runs of a kind, and the rows of this and other kinds on its data set.
+
+        Rows are of any protocol; runs of these kinds on other data sets are left out.
+        """
+        section, *more = (one for one in summarise(self.of_kind(kind)) if any(row.n for row in one.rows))
+        left_out = sorted({one.config.dataset_label for one in more if not section.has_data(one.config.dataset)})
+        self.leave_out(f"other data sets ({', '.join(left_out)})" if left_out else "")
+        table = run_table(run for run in self.runs if section.has_data(run.config.dataset) and run.state == "complete")
+        return section, [rows(table[table.kind == one], section.metric) for one in (kind, *others)]
+
     def dataset(self, config: DatasetConfig) -> Dataset:
         """Return a data set of runs."""
         return load_dataset(config, self.data_dir)
@@ -150,6 +160,26 @@ class Selection:
             raise ConfigError(problem, location=("plugin",), hint="load that version")
         self.leave_out(problem if names else "")
         return rows
+
+
+def best_rows(chosen_from: list[Row], metric: str, axes: Sequence[str]) -> list[Row]:
+    """Return the values of the settings `axes` with the best validation metric, or without one the first."""
+    varying = varying_settings([row.settings for row in chosen_from])
+    axes = [axis for axis in axes if axis in varying]
+    if axes and all(run.metric(metric, "validation") is not None for row in chosen_from for run in row.complete):
+        return best_by_validation(chosen_from, varying, axes, metric)[0]
+    first: dict[tuple[object, ...], Row] = {}
+    for row in chosen_from:
+        first.setdefault(tuple(row.settings.get(name) for name in varying if name not in axes), row)
+    return [*first.values()]
+
+
+def measured_label(row: Row, run: StoredRun, metric: str) -> str:
+    """Return the seed and test accuracy of a run, and those of its row: ``seed 0 · test accuracy 90.00 % (…, n=3)``."""
+    test = row.statistics.get("test")
+    own = value_label(metric, run.metric(metric) or 0.0)
+    over = f" ({value_label(metric, test.mean, test.std)}, n={test.n})" if test and test.n > 1 else ""
+    return f"seed {run.config.seed} · test accuracy {own} %{over}"
 
 
 def first_run(row: Row) -> StoredRun:

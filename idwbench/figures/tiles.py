@@ -113,17 +113,22 @@ def scale_limit(image: NDArray[np.float64]) -> float:
     return float(np.quantile(size, _QUANTILE)) or float(size.max()) or 1.0
 
 
-def draw_tile_grids(grids: Sequence[TileGrid], caption: Sequence[str]) -> Figure:
-    """Return a figure with one grid, at least one, above the other, and sentences below."""
-    margin = 0.5 if any(one.beside for one in grids) else 0.0
-    heights = [(_WIDTH - margin) * one.size[1] / one.size[0] + (0.65 if one.subtitle else 0.45) for one in grids]
+def draw_tile_grids(grids: Sequence[TileGrid], caption: Sequence[str], columns: int = 1) -> Figure:
+    """Return a figure with grids, at least one, in rows of `columns`, and sentences below."""
+    width = (_WIDTH - (0.5 if any(one.beside for one in grids) else 0.0)) / columns
+    rows = [grids[start : start + columns] for start in range(0, len(grids), columns)]
+    heights = [max(width * one.size[1] / one.size[0] + (0.65 if one.subtitle else 0.45) for one in row) for row in rows]
     figure, body = new_page(_WIDTH, sum(heights), caption)
-    for axes, one in zip(body.subplots(len(grids), 1, squeeze=False, height_ratios=heights)[:, 0], grids, strict=True):
+    places = body.subplots(len(rows), columns, squeeze=False, height_ratios=heights).flat
+    for axes, one in zip(places, grids, strict=False):
         draw_tiles(axes, one)
-        title: dict[str, Any] = {"fontsize": min(12, _TITLE / len(one.title)), "weight": "bold", "color": INK}
+        title: dict[str, Any] = {"fontsize": min(12, _TITLE / columns / len(one.title)), "weight": "bold", "color": INK}
         axes.set_title(one.title, loc="left", pad=20 if one.subtitle else None, **title)
-        below: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": 9.0}
-        axes.annotate(one.subtitle, (0, 1), (0, 7), color=QUIET, **below)
+        below: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
+        size = 9.0 if columns == 1 else 7.5
+        axes.annotate(one.subtitle, (0, 1), (0, 7), color=QUIET, fontsize=size, **below)
+    for axes in [*places][len(grids) :]:
+        axes.set_axis_off()
     return figure
 
 

@@ -5,13 +5,13 @@ They are in ``publications.yaml``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import as_file, files
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from idwbench.errors import ConfigError, IdwbenchError, ResultsError, did_you_mean
 from idwbench.files import check_output, make_folder, write_file
@@ -37,6 +37,7 @@ class Item:
         name: Its file, without suffix.
         caption: Its caption.
         sweep: The name of the sweep that trains its runs; None for a figure of formulas.
+        also: The names of other sweeps whose runs are in it.
         figure: The name of the figure; None for a table.
         metric: The metric of a table; None for the headline metric.
         by_dataset: Whether a table has a column for each data set.
@@ -48,6 +49,7 @@ class Item:
     name: str
     caption: str
     sweep: str | None = None
+    also: tuple[str, ...] = ()
     figure: str | None = None
     metric: str | None = None
     by_dataset: bool = False
@@ -140,9 +142,14 @@ def publications() -> dict[str, Publication]:
         content = read_yaml(path).content
     found = {}
     for name, parts in content.items():
-        items = tuple(Item(**{**item, "best_over": tuple(item.get("best_over", ()))}) for item in parts["items"])
+        items = tuple(_item(item) for item in parts["items"])
         found[name] = Publication(name, **{**parts, "items": items, "sweeps": tuple(parts["sweeps"])})
     return found
+
+
+def _item(facts: Mapping[str, Any]) -> Item:
+    fields: dict[str, Any] = {name: tuple(fact) if isinstance(fact, list) else fact for name, fact in facts.items()}
+    return Item(**fields)
 
 
 @cache
@@ -228,11 +235,11 @@ def write_publication(
     made: list[tuple[Item, Path]] = []
     for item in publication.items:
         on_item(item.name)
-        sweep = sweeps[item.sweep] if item.sweep is not None else None
+        own = [sweeps[name] for name in (item.sweep, *item.also) if name is not None]
         try:
-            written = _write_item(item, results, sweep, item.paths(target, figure_format), data_dir)
+            written = _write_item(item, results, own, item.paths(target, figure_format), data_dir)
         except IdwbenchError as error:
-            gaps.append(Gap(item.name, error.problem, sweep.file if sweep else None))
+            gaps.append(Gap(item.name, error.problem, own[0].file if own else None))
         else:
             files += written
             made.append((item, written[0]))
@@ -245,11 +252,11 @@ def write_publication(
 
 
 def _write_item(
-    item: Item, results: Results, sweep: SweepRuns | None, paths: list[Path], data_dir: Path | None
+    item: Item, results: Results, sweeps: Sequence[SweepRuns], paths: list[Path], data_dir: Path | None
 ) -> list[Path]:
     """Write the files of an item and return their paths."""
-    runs = sweep.stored if sweep is not None else ()
-    if sweep is not None and not runs:
+    runs = [run for sweep in sweeps for run in sweep.stored]
+    if sweeps and not runs:
         raise ConfigError("no runs")
     if item.figure is not None:
         from idwbench.figures.stored import stored_drawing

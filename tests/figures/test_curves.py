@@ -257,6 +257,12 @@ def test_capacities_are_drawn_with_their_laws_if_there_are_any():
     assert "inner_product softmax: 4.57 · exp(0.121 d)" in " ".join(words(figure))
     with pytest.raises(ConfigError, match="no seed has a recall of 99 %"):
         draw("capacity", lookups(CONSTANT))
+    # Of several sweeps a model has one colour in all panels.
+    runs = lookups(GROWING, data={"noise": 0.5}) + lookups(GROWING, similarity="idw") + lookups(GROWING)
+    left, right = draw("capacity", runs).figure.axes
+    assert [axes.get_title().split(" · ")[0] for axes in (left, right)] == ["noise 0", "noise 0.5"]
+    colours = [{str(line.get_color()) for line in axes.lines} for axes in (left, right)]
+    assert colours[1] < colours[0] and len(colours[0]) == 2
 
 
 def test_the_entropy_of_softmax_is_drawn_beside_that_of_equal_weights_where_it_was_measured():

@@ -116,15 +116,23 @@ def test_a_key_stands_above_its_nearest_image_with_both_labels_and_the_distance(
         draw("keys_nearest", runs[:1], default=arrays)
 
 
-def test_keys_of_a_network_are_the_training_images_with_the_nearest_features(monkeypatch):
-    dataset = use_dataset(monkeypatch)
-    idw = {"width": 5, "head": "idw", "prototypes": 3}
-    configs = [run_config("two_moons", kind="network", encoder="mlp", **settings) for settings in (idw, {})]
-    network = initial_network(configs[0].model, dataset, np.random.default_rng(0))
+def network_run(dataset, head="idw", learning_rate=0.01, validation=0.5, seed=0):
+    """A stored network, and its arrays, in which keys and values are those of its seed."""
+    settings = {"width": 5, "head": head, **({} if head == "linear" else {"prototypes": 3})}
+    config = run_config("two_moons", kind="network", encoder="mlp", learning_rate=learning_rate, **settings)
+    network = initial_network(config.model, dataset, np.random.default_rng(seed))
     arrays = {name: tensor.detach().numpy() for name, tensor in network.state_dict().items()}
-    runs = [made_run(config) for config in configs]
-    figure, left_out = draw("network_keys", runs, default=arrays)
-    assert left_out == ("not drawn: mlp+linear, whose heads have no keys that are points",)
+    run = made_run(config)
+    return replace(run, metrics=run.metrics | {("validation", "accuracy"): validation}), arrays, network
+
+
+def test_keys_of_a_network_are_the_training_images_with_the_nearest_features_at_the_best_learning_rate(monkeypatch):
+    dataset = use_dataset(monkeypatch)
+    run, arrays, network = network_run(dataset)
+    worse, other, _ = network_run(dataset, learning_rate=0.001, validation=0.4, seed=1)
+    linear = network_run(dataset, "linear")[0]
+    figure, left_out = draw("network_keys", [worse, run, linear], arrays={run.run_key: arrays, worse.run_key: other})
+    assert left_out == ("not drawn: mlp+linear, whose heads have no keys that are points or directions",)
     (axes,) = figure.axes
     features, classes = network.features(dataset.train.inputs), arrays["head.values"].argmax(1)
     frames = [patch.get_linewidth() for patch in axes.patches if isinstance(patch, Rectangle)]
@@ -140,7 +148,28 @@ def test_keys_of_a_network_are_the_training_images_with_the_nearest_features(mon
     assert any(f"label agrees for {agree} of 3 keys" in text for text in words(figure))
     assert_no_words_overlap(figure)
     with pytest.raises(ConfigError, match=r"the heads of mlp\+linear have no keys that are points"):
-        draw("network_keys", runs[1:], default=arrays)
+        draw("network_keys", [linear])
+
+
+def test_keys_of_dot_products_have_the_images_with_the_largest_products_and_many_heads_two_columns(
+    monkeypatch,
+):
+    dataset = use_dataset(monkeypatch, made_dataset(image_shape=(1, 2), class_names=("0", "1")))
+    made = [network_run(dataset, head) for head in ("scaled_dot", "cosine", "idw", "neg_dist")]
+    figure = draw("network_keys", [run for run, *_ in made], arrays={run.run_key: one for run, one, _ in made}).figure
+    columns = [round(axes.get_position().x0, 2) for axes in figure.axes]
+    assert columns[0] == columns[2] < columns[1] == columns[3]
+    by_name = {axes.get_title(loc="left").split(" · ")[0].removeprefix("mlp+"): axes for axes in figure.axes}
+    for head, (_, arrays, network) in zip(("scaled_dot", "cosine"), made, strict=False):
+        features, classes = network.features(dataset.train.inputs), arrays["head.values"].argmax(1)
+        key = np.argsort(classes, kind="stable")[0]
+        products = features @ arrays["head.keys"][key]
+        cosines = products / np.linalg.norm(features, axis=1) / np.linalg.norm(arrays["head.keys"][key])
+        best = int(np.argmax(products if head == "scaled_dot" else cosines))
+        shown = by_name[head].images[0].get_array().ravel()
+        np.testing.assert_allclose(shown, SCALING.invert(dataset.train.inputs[best]))
+        assert float(texts(by_name[head])[1]) == pytest.approx(cosines[best], abs=6e-3)
+    assert any("mean cosine" in text for text in words(figure))
 
 
 KEYS = np.array([[-0.6, 0.1], [9.0, 9.0]], np.float32)
