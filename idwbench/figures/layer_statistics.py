@@ -48,8 +48,9 @@ def layer_statistics_figure(selection: Selection) -> Figure:
     arrays = {run.run_key: selection.store.load_arrays(run.run_key) for row in rows for run in row.complete}
     layers = _layers([*arrays.values()])
     selection.leave_out(*([f"layers {', '.join(layers[_MOST_LAYERS:])}"] if layers[_MOST_LAYERS:] else []))
+    labels = _labels(rows)
     lines = {
-        name: [Panel(layer, _lines(rows, arrays, name, layer)) for layer in layers[:_MOST_LAYERS]]
+        name: [Panel(layer, _lines(rows, labels, arrays, name, layer)) for layer in layers[:_MOST_LAYERS]]
         for name in LAYER_STATISTICS
     }
     panels = [PanelRow("", _AXES[name], each) for name, each in lines.items() if any(panel.lines for panel in each)]
@@ -59,7 +60,7 @@ def layer_statistics_figure(selection: Selection) -> Figure:
         "through the scores alone"
     )
     steps = sorted({step for each in arrays.values() for step in each["statistics.steps"].tolist()})
-    return draw_rows(panels, Axis("updates before", base=10, ticks=_ticks(steps)), [caption], height=1.9)
+    return draw_rows(panels, Axis("updates", base=10, ticks=_ticks(steps)), [caption], height=1.9)
 
 
 def _ticks(steps: Sequence[int]) -> list[int]:
@@ -83,7 +84,9 @@ def _layers(every: Sequence[Arrays]) -> list[str]:
     return [name for name in names if name in scored or not scored]
 
 
-def _lines(rows: Sequence[Row], arrays: Mapping[str, Arrays], statistic: str, layer: str) -> list[Line]:
+def _lines(
+    rows: Sequence[Row], labels: Sequence[str], arrays: Mapping[str, Arrays], statistic: str, layer: str
+) -> list[Line]:
     """Return a line for each model that has the layer and the statistic there."""
     lines = []
     for place, row in enumerate(rows):
@@ -100,13 +103,15 @@ def _lines(rows: Sequence[Row], arrays: Mapping[str, Arrays], statistic: str, la
         values = {step: {s: v for s, v in own.items() if v > 0 or not is_geometric} for step, own in values.items()}
         if any(np.isfinite(value) for own in values.values() for value in own.values()):
             dash = DASHES[place // 5 % len(DASHES)]
-            lines.append(line_of_seeds(_label(row), class_colour(place), dash, values, geometric=is_geometric))
+            lines.append(line_of_seeds(labels[place], class_colour(place), dash, values, geometric=is_geometric))
     return lines
 
 
-def _label(row: Row) -> str:
-    """Return method and settings without sizes at their default."""
-    fields = type(row.model).model_fields
-    usual = {f"{name} {fields[name].default}" for name in fields} | {"statistics"}
-    words = [word for word in row.model.parameters_label.split(", ") if word not in usual]
-    return " ".join([row.model.method, ", ".join(words)]).strip()
+def _labels(rows: Sequence[Row]) -> list[str]:
+    """Return method and settings of each row, without settings that all rows have if there are several."""
+    words = [[word for word in row.model.parameters_label.split(", ") if word != "statistics"] for row in rows]
+    shared = set.intersection(*map(set, words)) if len(rows) > 1 else set()
+    return [
+        " ".join([row.model.method, ", ".join(word for word in own if word not in shared)]).strip()
+        for row, own in zip(rows, words, strict=True)
+    ]

@@ -55,7 +55,8 @@ def metric_label(metric: str) -> str:
     if definition is None:
         return words
     unit = " in %" if definition.percent else ""
-    return words + unit + ("" if definition.higher_is_better else " (lower is better)")
+    is_lower = definition.has_best and not definition.higher_is_better
+    return words + unit + (" (lower is better)" if is_lower else "")
 
 
 def value_label(metric: str, mean: float, other: float | None = None, between: str = " ± ") -> str:

@@ -191,7 +191,7 @@ def compare(
 
     Marked are the best mean, means equal to it, and means with p > 0.05 in a two-sided Wilcoxon signed-rank test of the
     differences from the best, paired by seed. Rows that share fewer than 6 seeds with the best are not tested. P-values
-    are not corrected for multiple comparisons. For an unknown metric nothing is marked.
+    are not corrected for multiple comparisons. For an unknown metric and one without a best value nothing is marked.
 
     Args:
         rows: The group of each row, such as its number of prototypes, and its statistics by split.
@@ -203,7 +203,7 @@ def compare(
     """
     present = {split for _, by_split in rows for split in by_split}
     # Training data are compared only if they are alone.
-    splits = (present - {"train"} or present) if metric in METRICS else set()
+    splits = (present - {"train"} or present) if metric in METRICS and METRICS[metric].has_best else set()
     columns: dict[tuple[Hashable, str], list[int]] = defaultdict(list)
     for place, (group, by_split) in enumerate(rows):
         for split in splits & by_split.keys():

@@ -66,6 +66,8 @@ class MetricDefinition:
         function: ``(outputs (n, outputs), targets) -> value``; targets are labels (n,), or numbers (n, outputs), and
             these are in their own units. None if it is not computed from outputs, see `idwbench.models.neighbours`.
         percent: Whether tables show the value times 100.
+        higher_is_better: The order of leaderboards, and what is marked.
+        has_best: Whether some values are better than others; of descriptions nothing is marked.
     """
 
     name: str
@@ -73,6 +75,7 @@ class MetricDefinition:
     function: Callable[[Any, Any], float] | None = None
     percent: bool = False
     higher_is_better: bool = False
+    has_best: bool = True
 
 
 def _accuracy(logits: Any, labels: Any) -> float:
@@ -88,6 +91,7 @@ def _r2(outputs: Any, targets: Any) -> float:
     return 1 - residual / total if total > 0 else math.nan
 
 
+_description = partial(MetricDefinition, higher_is_better=True, has_best=False)
 _share = partial(MetricDefinition, percent=True, higher_is_better=True)
 
 
@@ -100,8 +104,7 @@ METRICS: dict[str, MetricDefinition] = {
         MetricDefinition("r2", "regression", _r2, higher_is_better=True),
         _share("recall", "lookup"),
         *map(_share, ("recall_before", "gradient_share")),
-        *(MetricDefinition(name, higher_is_better=True) for name in ("gradient_norm", "score_gradient_norm")),
-        *map(MetricDefinition, ("weight_entropy", "score_variance")),
+        *map(_description, ("gradient_norm", "score_gradient_norm", "weight_entropy", "score_variance")),
         *(MetricDefinition(name, "language") for name in ("bits_per_character", "perplexity")),
         *(_share(name, "sequence_to_sequence") for name in ("exact_match", "token_accuracy")),
         _share("alignment"),

@@ -10,9 +10,10 @@ import pytest
 from stored_runs import stored_run
 
 from idwbench.report.frame import rows, run_table
+from idwbench.report.labels import metric_label
 from idwbench.report.leaderboard import leaderboard
 from idwbench.report.render import render
-from idwbench.report.statistics import ALPHA, mean_interval, signed_rank_p_value
+from idwbench.report.statistics import ALPHA, compare, mean_interval, signed_rank_p_value, statistic
 from idwbench.report.summaries import section_tables, summarise
 
 TIE = 1e-12
@@ -20,6 +21,16 @@ TIE = 1e-12
 
 def p_value(first, second):
     return signed_rank_p_value([a - b for a, b in zip(first, second, strict=True)], TIE)
+
+
+def test_of_descriptions_such_as_entropies_none_is_the_best():
+    values = ({"block 1": statistic({seed: value + seed for seed in range(6)})} for value in (1.0, 20.0))
+    measured = [("", one) for one in values]
+    for metric, marked in (("weight_entropy", []), ("rmse", [0]), ("accuracy", [1])):
+        compared, notes = compare(measured, metric)
+        assert [place for place, one in enumerate(compared) if one["block 1"].best] == marked
+        assert bool(notes) == bool(marked)
+    assert metric_label("weight_entropy") == "weight entropy" and metric_label("rmse") == "rmse (lower is better)"
 
 
 def by_enumeration(differences):
