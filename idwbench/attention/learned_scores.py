@@ -1,6 +1,7 @@
 """Scores with numbers of their own that are learned: normalised queries and keys, a power, and a temperature."""
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -51,7 +52,8 @@ class LearnedScore(nn.Module, PairScore):
     ) -> None:
         super().__init__()
         asked = {"qk_norm": qk_norm, "learned_power": learned_power, "learned_temperature": learned_temperature}
-        check_learned_numbers(get_method(method.name), asked)
+        # How scores become weights is a matter of the layer or head.
+        check_learned_numbers(replace(get_method(method.name), weighting="softmax"), asked)
         self.method, self.qk_norm, self.heads = method, qk_norm, heads
         shape = () if heads is None else (heads,)
 

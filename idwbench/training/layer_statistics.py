@@ -20,8 +20,8 @@ from idwbench.training.module_training import Batches, Losses
 
 __all__ = ["LayerStatistics", "WatchedTraining", "layer_names", "measured_steps"]
 
-# The weights whose gradients come through the scores: of queries and keys in attention, of keys in a head.
-_SCORED = re.compile(r"in_proj_weight$|\.pair_score\.|^head\.(keys|learned\.)")
+# The weights whose gradients come through the scores: of queries and keys in attention, all but the values of a head.
+_SCORED = re.compile(r"in_proj_weight$|\.pair_score\.|^head\.(?!values$|weight$|bias$)")
 _ROUNDING = 1e-3  # of the sum of weights in float32
 
 

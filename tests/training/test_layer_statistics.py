@@ -130,6 +130,29 @@ def test_a_head_of_prototypes_has_scores_and_layers_of_an_encoder_have_gradients
     assert np.isfinite(table(arrays, "score_gradient_norm")[0][:, 2]).all()
 
 
+def test_the_gradients_through_an_additive_score_are_those_of_its_keys_and_weights():
+    config = network_run(**{**IDW_HEAD, "head": "additive"}, statistics=True)
+    network = initial_network(config.model, images(), np.random.default_rng(config.seed))
+    statistics = LayerStatistics(
+        network, lambda rows: network(torch.from_numpy(images().train.inputs[rows])).square(), 1
+    )
+    with torch.no_grad():
+        network.head.values += 0.1
+    statistics.measure(0, [0, 1, 2])
+    network(torch.from_numpy(images().train.inputs[[0, 1, 2]])).square().mean().backward()
+    own = [one.grad.flatten() for name, one in network.head.named_parameters() if name != "values"]
+    assert len(own) == 4
+    assert statistics.metrics()["head", "score_gradient_norm"] == pytest.approx(float(torch.cat(own).norm()), rel=1e-5)
+
+
+@pytest.mark.parametrize("settings", [{"head": "fc_relu", "weighting": "softmax"}, {"weighting": "sparsemax"}])
+def test_heads_with_other_weightings_have_learned_numbers_and_statistics(settings):
+    config = network_run(**{**IDW_HEAD, **settings}, learned_temperature=True, statistics=True, patches=0)
+    arrays = train_run(config, images()).arrays
+    assert arrays["head.learned.log_temperature"] != 0
+    assert np.isfinite(table(arrays, "weight_entropy")[0][:, 2]).all()
+
+
 def test_weights_that_are_no_probabilities_have_no_entropy_and_a_step_is_measured_once():
     config = network_run(**{**IDW_HEAD, "head": "fc_relu"})
     network = initial_network(config.model, images(), np.random.default_rng(0))
