@@ -9,6 +9,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
@@ -134,18 +135,19 @@ class SavedModel(Patchable):
         patches = self.patch_prototypes.values
         return np.asarray(np.concatenate([values, patches]) if len(patches) else values, np.float64)
 
-    def outputs(self, inputs: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
-        """Return the outputs (n, outputs) for scaled inputs (n, features); with patches in float64."""
-        if not len(self.patch_prototypes):
-            return self.network.outputs(inputs)
-        return self.patch_prototypes.outputs(self.base, inputs)
+    def outputs(self, inputs: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return the outputs (n, outputs) for scaled inputs (n, features), in float64."""
+        if self.network.method.weighting != "softmax":
+            return self.weights(inputs) @ self.values
+        patches = self.patch_prototypes
+        return patches.outputs(self.base, inputs) if len(patches) else self.base.states(inputs).outputs
 
-    def weights(self, inputs: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
-        """Return the weights (n, prototypes + patches) for scaled inputs (n, features)."""
-        if not len(self.patch_prototypes):
-            with torch.no_grad():
-                return np.asarray(self.network.weights(torch.from_numpy(inputs)).numpy(), np.float32)
-        return self.patch_prototypes.weights(self.base, inputs)
+    def weights(self, inputs: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return the weights (n, prototypes + patches) for scaled inputs (n, features), in float64."""
+        if self.network.method.weighting == "softmax":
+            return self.patch_prototypes.weights(self.base, inputs)
+        network = deepcopy(self.network).double()
+        return np.asarray(network.in_parts(lambda rows: network.weights(rows.double()), inputs), np.float64)
 
     def scale(self, x: ArrayLike) -> NDArray[np.float32]:
         """Return one input (in the data's own units, of any shape) scaled and flattened, (features,).
@@ -190,7 +192,7 @@ class SavedModel(Patchable):
     def demanded_outputs(self) -> NDArray[np.float64]:
         """Return the outputs (demands, outputs) at the inputs of the patches."""
         rows = self.repairs.inputs.reshape(-1, self.n_features)
-        return self.outputs(rows).astype(np.float64)
+        return self.outputs(rows)
 
     def without(self, where: NDArray[np.bool_]) -> SavedModel:
         """Return the model without some prototypes, `where` (prototypes + patches,) is true; none is solved again."""

@@ -13,6 +13,7 @@ import idwbench
 from idwbench import Results, load_model, run_config
 from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Scaling
+from idwbench.models.array_weights import array_weights
 from idwbench.models.model_card import card_text, saved_model_card
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.patch_files import PatchLine
@@ -45,6 +46,18 @@ def test_no_inputs_have_no_predictions_of_the_same_type(inputs):
     for saved, shape in ((model(), (0,)), (model(class_names=()), (0, 2))):
         nothing, one = saved.predict(inputs), saved.predict([[10.0, 20.0]])
         assert (nothing.shape, nothing.dtype) == (shape, one.dtype)
+
+
+@pytest.mark.parametrize("method", ["idw", "neg_dist", "scaled_dot", "fc_relu"])
+def test_outputs_and_weights_are_those_of_float64(method):
+    parameters = METHODS[method].resolve({})
+    inputs = np.random.default_rng(0).normal(0, 30, (50, 2)).astype(np.float32)
+    network = PrototypeNetwork(METHODS[method], parameters, torch.from_numpy(KEYS), torch.from_numpy(VALUES))
+    weights = array_weights(method, parameters, inputs, KEYS)
+    saved = replace(model(), network=network)
+    np.testing.assert_allclose(saved.weights(inputs), weights, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(saved.outputs(inputs), weights @ VALUES.astype(np.float64), rtol=1e-12, atol=1e-12)
+    assert network.keys.dtype == torch.float32
 
 
 def test_an_explanation_adds_up_to_the_answer_heaviest_first():
