@@ -14,7 +14,7 @@ from idwbench.files import MODEL_SUFFIXES, check_model_path, check_output
 from idwbench.report.labels import count_label
 
 if TYPE_CHECKING:
-    from idwbench.models.patch_records import PatchRecord
+    from idwbench.models.demands import Demand
     from idwbench.models.repair import Repair
     from idwbench.models.saved_model import SavedModel
 
@@ -204,7 +204,7 @@ def _summary(repaired: Repair, undone: int | None) -> str:
 def _print_patches(model: SavedModel, path: Path, as_json: bool) -> None:
     """Print the patches of a model, and whether each still holds."""
     records = model.repairs.records
-    holds = [demand.holds(row) for demand, row in zip(model.repairs.demands(), model.demanded_outputs(), strict=True)]
+    holds = [record.holds(row) for record, row in zip(records, model.demanded_outputs(), strict=True)]
     if as_json:
         patches = [record.model_dump() | {"holds": held} for record, held in zip(records, holds, strict=True)]
         echo_json({"model": str(path), "patches": patches})
@@ -214,7 +214,7 @@ def _print_patches(model: SavedModel, path: Path, as_json: bool) -> None:
         return
     columns: dict[str, Sequence[str]] = {
         "patch": [str(number) for number in range(1, len(records) + 1)],
-        "x": [_input(record.x) for record in records],
+        "x": [_input(record.x or "") for record in records],
         "wanted": [_wish(record, model) for record in records],
         "kind": [record.kind for record in records],
         "radius": [_number(record.radius) for record in records],
@@ -229,7 +229,7 @@ def _number(number: float | None) -> str:
     return "" if number is None else f"{number:.4g}"
 
 
-def _wish(record: PatchRecord, model: SavedModel) -> str:
+def _wish(record: Demand, model: SavedModel) -> str:
     names, label = model.class_names, record.label
     if label is None:
         return _target(model, record.target or ())

@@ -175,7 +175,8 @@ class PrototypeClassifier(ClassifierMixin, AbstractPrototypeEstimator):  # type:
             if X is not None:
                 check_consistent_length(X, y)
                 rows = PatchRows(self._inputs(X), self._numbers(column_or_1d(y)))
-            demand = Demand(query, int(self._numbers([label])[0]), name="x", **demand_settings(**settings))
+            given = {"label": int(self._numbers([label])[0]), **demand_settings(**settings)}
+            demand = Demand(query=query, name="x", **given)
             repairs = solved_repairs(self._base(), [*self._repairs().demands(), demand], rows)
         except PatchError as error:
             raise ValueError(error.render(".".join(map(str, error.location)))) from None

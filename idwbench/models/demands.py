@@ -1,20 +1,23 @@
-"""Demands on a patched network: what the output at an input must be, and how far its patch may reach."""
+"""Demands on a network: what the output at an input must be, how far its patch may reach, and what came of it.
+
+Model files record them, see `idwbench.models.patch_records`.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from idwbench.errors import PatchError
 from idwbench.models.patches import Floats
 
-__all__ = ["DEFAULT_MARGIN", "DEFAULT_STEEPNESS", "STEEPEST", "Criterion", "Demand", "Kind", "demand_settings"]
+__all__ = ["DEFAULT_STEEPNESS", "STEEPEST", "Demand", "demand_settings"]
 
-DEFAULT_MARGIN, DEFAULT_STEEPNESS = 2.0, 32.0
+_DEFAULT_MARGIN, DEFAULT_STEEPNESS = 2.0, 32.0
 # Of weak models, whose logits differ little, a margin of 2 alone gives a probability below one half.
 _LEAST_PROBABILITY = 0.7
 # The largest power of `idw`, too.
@@ -24,93 +27,126 @@ _WINNING = 1e-3
 # What an output may lack, as a part of what is wanted, and of the largest logit for its rounding.
 _TOLERANCE, _ROUNDING = 1e-9, 1e-14
 
-Kind = Literal["local", "exact", "printed", "authors", "keep"]
+_Kind = Literal["local", "exact", "printed", "authors", "keep"]
+_Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
-@dataclass(frozen=True)
-class Criterion:
-    """The condition on the logits at an input.
-
-    ``wins``: the label has the largest logit; where that needs a patch, it exceeds the next by the amount, and unless
-    the amount is 0, its probability is 0.7 or more. ``margin``: its logit exceeds the next by the amount.
-    ``confidence``: its probability is the amount.
-    """
-
-    kind: Literal["wins", "margin", "confidence"] = "wins"
-    amount: float = DEFAULT_MARGIN
-
-    def __post_init__(self) -> None:
-        """Raise `PatchError` for an unknown kind or an amount that is out of range."""
-        if self.kind not in ("wins", "margin", "confidence"):
-            raise PatchError(f"expected wins, margin or confidence, got '{self.kind}'", location=("criterion",))
-        if self.kind == "confidence" and not 0 < self.amount < 1:
-            raise PatchError(f"must lie between 0 and 1, got {self.amount:g}", location=(self.kind,))
-        if self.kind == "margin" and not (self.amount > 0 and math.isfinite(self.amount)):
-            raise PatchError(f"must be above 0 and finite, got {self.amount:g}", location=(self.kind,))
-
-    def missing(self, logits: Floats, label: int) -> float:
-        """Return by how much the logit of the label is too small, with the other logits (classes,) as they are."""
-        others = np.delete(logits, label)
-        probability = self.amount if self.kind == "confidence" else _LEAST_PROBABILITY
-        needed = float(np.logaddexp.reduce(others)) + math.log(probability / (1 - probability))
-        if self.kind != "confidence":
-            by_margin = float(others.max()) + self.amount
-            needed = max(needed, by_margin) if self.kind == "wins" and self.amount else by_margin
-        return needed - float(logits[label])
-
-
-@dataclass(frozen=True)
-class Demand:
-    """An input that must get an output.
+class Demand(BaseModel):
+    """An input that must get an output, and its prototype once it is solved.
 
     Attributes:
         query: (features,), float32, scaled.
-        label: The wanted class, or None of a regression.
-        target: The wanted outputs (outputs,), scaled, of a regression.
+        name: What messages call it.
+        x: The input as the user gave it.
+        label: The wanted class; None of a regression.
+        target: The wanted outputs of a regression, scaled.
         kind: ``local``: the value z(q) + η e_c, within a radius. ``exact``: the smallest η e_c with the weight of the
             network's own prototypes (arXiv 2310.18805, section 5). ``printed`` and ``authors``: η by Eq. 7 as printed,
             and by the authors' code. ``keep``: the network's own answer must stay, without a prototype.
-        criterion: The condition on the logits.
-        radius: r of a local patch; None for the largest that changes no correct prediction.
-        steepness: s of a local patch; None for 32, or more where the radius would be next to nothing.
-        name: What messages call it.
-        x: The input as the user gave it; None for the numbers of the query.
+        criterion: The condition on the logits. ``wins``: the label has the largest; where that needs a patch, it
+            exceeds the next by the amount, and unless the amount is 0, its probability is 0.7 or more. ``margin``: it
+            exceeds the next by the amount. ``confidence``: its probability is the amount.
+        amount: See there.
+        radius_given: The radius requested; None for the largest that changes no right prediction.
+        steepness: s of its prototype, or of the one requested.
+        steepness_is_chosen: Whether the user gave none: then it is 32, or more where the radius would be next to
+            nothing.
+        label_before: The model's answer without patches; None of a regression.
+        log_peak: log w₀ of its prototype; None if it has none.
+        radius: r of its prototype, in scaled units.
+        value: (outputs,) of its prototype.
+        certified_radius: The radius within which the label is certain, see `idwbench.models.certificates`.
+        reach: The distance beyond which no logit changes by more than 0.01 for inputs in the data's range; None if it
+            is not known.
     """
 
-    query: NDArray[np.float32]
-    label: int | None = None
-    target: Floats | None = None
-    kind: Kind = "local"
-    criterion: Criterion = field(default_factory=Criterion)
-    radius: float | None = None
-    steepness: float | None = None
-    name: str = "this input"
-    x: str | list[float] | None = None
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", arbitrary_types_allowed=True)
 
-    def __post_init__(self) -> None:
-        """Raise `PatchError` for a kind, a radius or a steepness that is out of range."""
-        if self.kind not in get_args(Kind):
-            raise PatchError(f"expected {', '.join(get_args(Kind))}, got '{self.kind}'", location=("kind",))
-        for name, value in (("radius", self.radius), ("steepness", self.steepness)):
+    query: NDArray[np.float32] = Field(exclude=True, repr=False)
+    name: str = Field(default="this input", exclude=True)
+    x: str | list[_Finite] | None = None
+    label: Annotated[int, Field(ge=0)] | None = None
+    target: list[_Finite] | None = None
+    kind: _Kind = "local"
+    criterion: Literal["wins", "margin", "confidence"] = "wins"
+    amount: float = _DEFAULT_MARGIN
+    radius_given: float | None = None
+    steepness: float = DEFAULT_STEEPNESS
+    steepness_is_chosen: bool = False
+    label_before: int | None = None
+    log_peak: _Finite | None = None
+    radius: Annotated[_Finite, Field(gt=0)] | None = None
+    value: Floats | None = Field(default=None, exclude=True, repr=False)
+    certified_radius: _Finite | None = None
+    reach: _Finite | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        """Raise `PatchError` for a radius, a steepness or an amount that is out of range."""
+        for name, value in (("radius", self.radius_given), ("steepness", self.steepness)):
             if value is not None and not (value > 0 and math.isfinite(value)):
                 raise PatchError(f"expected a finite number above 0, got {value:g}", location=(name,))
-        if self.steepness is not None and self.steepness > STEEPEST:
+        if self.steepness > STEEPEST:
             raise PatchError(f"expected at most {STEEPEST:g}, got {self.steepness:g}", location=("steepness",))
+        if self.criterion == "confidence" and not 0 < self.amount < 1:
+            raise PatchError(f"must lie between 0 and 1, got {self.amount:g}", location=(self.criterion,))
+        if not (0 <= self.amount < math.inf) or (self.criterion == "margin" and not self.amount):
+            raise PatchError(f"must be above 0 and finite, got {self.amount:g}", location=(self.criterion,))
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Demand) and (self.identity, self.model_dump()) == (other.identity, other.model_dump())
 
     @property
-    def identity(self) -> tuple[object, ...]:
+    def identity(self) -> tuple[bytes, str]:
         """What makes two demands the same; orders them, so that their solution does not depend on their order."""
-        target = b"" if self.target is None else self.target.tobytes()
-        numbers = self.radius, self.steepness, self.label
-        radius, steepness, label = (-1.0 if one is None else float(one) for one in numbers)
         # An exact patch has a shape of its own, which files record.
-        shape = (radius, steepness) if self.kind == "local" else (0.0, 0.0)
-        return self.query.tobytes(), label, target, self.kind, self.criterion.kind, self.criterion.amount, *shape
+        shape = {"radius_given", "steepness"} if self.kind == "local" else set[str]()
+        return self.query.tobytes(), self.model_dump_json(
+            include={"label", "target", "kind", "criterion", "amount"} | shape
+        )
+
+    def unsolved(self, name: str) -> Demand:
+        """Return the demand as it was before it was solved; messages call it by the name."""
+        solved = dict.fromkeys(("label_before", "log_peak", "radius", "value", "certified_radius", "reach"))
+        steepness = DEFAULT_STEEPNESS if self.steepness_is_chosen else self.steepness
+        return self.model_copy(update={**solved, "name": name, "steepness": steepness})
+
+    @property
+    def has_prototype(self) -> bool:
+        """Whether the demand has a prototype of its own."""
+        return self.radius is not None and self.log_peak is not None
 
     @property
     def is_free(self) -> bool:
         """Whether η is solved for; otherwise a formula gives it."""
         return self.kind in ("local", "exact")
+
+    def lacks(self, logits: Floats) -> float:
+        """Return by how much the logit of the label is too small, with the other logits (classes,) as they are."""
+        assert self.label is not None
+        others = np.delete(logits, self.label)
+        probability = self.amount if self.criterion == "confidence" else _LEAST_PROBABILITY
+        needed = float(np.logaddexp.reduce(others)) + math.log(probability / (1 - probability))
+        if self.criterion != "confidence":
+            by_margin = float(others.max()) + self.amount
+            needed = max(needed, by_margin) if self.criterion == "wins" and self.amount else by_margin
+        return needed - float(logits[self.label])
+
+    def missing(self, logits: Floats) -> float:
+        """Return what the label's logit among `logits` (classes,) lacks; 0 if it lacks no more than its rounding."""
+        lacks = self.lacks(logits)
+        return lacks if lacks > _TOLERANCE * self.amount + _ROUNDING * float(np.abs(logits).max()) else 0.0
+
+    def holds(self, outputs: Floats) -> bool:
+        """Return whether outputs (outputs,) have the label as their largest, or the target."""
+        if self.label is not None:
+            return int(outputs.argmax()) == self.label
+        return bool(np.allclose(outputs, np.array(self.target), rtol=_TOLERANCE, atol=_TOLERANCE))
+
+    def is_met(self, outputs: Floats) -> bool:
+        """Return whether outputs (outputs,) meet the demand."""
+        return self.holds(outputs) and (self.criterion == "wins" or self.label is None or not self.missing(outputs))
 
     def eta(self, logits: Floats, ratio: float, printed: float) -> float:
         """Return η of the patch if it were the only one.
@@ -131,35 +167,14 @@ class Demand:
         gap = float(np.delete(kept, self.label).max() - kept[self.label])
         if not self.is_free:
             return (1 + ratio) * gap * (printed if self.kind == "printed" else 1.0)
-        lacks = self.criterion.missing(kept, self.label)
-        if not self.criterion.amount:
+        lacks = self.lacks(kept)
+        if not self.amount:
             lacks += _WINNING * (abs(gap) or float(np.abs(kept).max()) or 1.0)
         if lacks <= gap:
-            amount = self.criterion.amount
-            needed = 1 / (1 + math.exp(lacks - gap) * (1 - amount) / amount)
-            problem = f"the label would not win with probability {amount:g}, it needs above {needed:.6g}"
+            needed = 1 / (1 + math.exp(lacks - gap) * (1 - self.amount) / self.amount)
+            problem = f"the label would not win with probability {self.amount:g}, it needs above {needed:.6g}"
             raise PatchError(problem, location=("confidence",))
         return (1 + ratio) * max(lacks, 0.0)
-
-    def missing(self, outputs: Floats) -> float:
-        """Return what the label's logit among outputs (classes,) lacks; 0 if it lacks no more than its rounding."""
-        assert self.label is not None
-        missing = self.criterion.missing(outputs, self.label)
-        tolerance = _TOLERANCE * self.criterion.amount + _ROUNDING * float(np.abs(outputs).max())
-        return missing if missing > tolerance else 0.0
-
-    def holds(self, outputs: Floats) -> bool:
-        """Return whether outputs (outputs,) have the label as their largest, or the target."""
-        if self.label is not None:
-            return int(outputs.argmax()) == self.label
-        assert self.target is not None
-        return bool(np.allclose(outputs, self.target, rtol=_TOLERANCE, atol=_TOLERANCE))
-
-    def is_met(self, outputs: Floats) -> bool:
-        """Return whether outputs (outputs,) meet the demand."""
-        return self.holds(outputs) and (
-            self.criterion.kind == "wins" or self.label is None or not self.missing(outputs)
-        )
 
 
 def demand_settings(
@@ -169,7 +184,7 @@ def demand_settings(
     margin: float | None = None,
     confidence: float | None = None,
 ) -> dict[str, Any]:
-    """Return the arguments of `Demand` for what a user gives.
+    """Return the fields of `Demand` for what a user gives.
 
     Args:
         kind: ``local``, ``exact``, ``printed`` or ``authors``.
@@ -182,23 +197,24 @@ def demand_settings(
     Raises:
         PatchError: one is out of range, or would be ignored.
     """
-    if kind not in get_args(Kind) or kind == "keep":
+    if kind not in get_args(_Kind) or kind == "keep":
         raise PatchError(f"expected local, exact, printed or authors, got '{kind}'", location=("kind",))
     given = {"radius": None if radius == "auto" else radius, "steepness": steepness}
     given |= {"margin": margin, "confidence": confidence}
     numbers = {name: _number(name, value) for name, value in given.items() if value is not None}
-    for name in ("radius", "steepness"):
-        if kind != "local" and name in numbers:
+    settings: dict[str, Any] = {"kind": kind, "steepness_is_chosen": "steepness" not in numbers}
+    settings |= {} if kind == "local" else {"amount": 0.0}
+    for name, number in numbers.items():
+        if kind != "local" and name in ("radius", "steepness"):
             raise PatchError("an exact patch has its own", location=(name,))
-    shape = {name: numbers.pop(name, None) for name in ("radius", "steepness")}
-    if kind in ("printed", "authors") and numbers:
-        raise PatchError(f"the formula '{kind}' has none", location=(next(iter(numbers)),))
-    if len(numbers) > 1:
-        raise PatchError("cannot be combined with margin", location=("confidence",))
-    criterion = Criterion() if kind == "local" else Criterion("wins", 0.0)
-    for name, amount in numbers.items():
-        criterion = Criterion(name, amount)  # type: ignore[arg-type]  # a margin or a confidence
-    return {"kind": kind, "criterion": criterion, **shape}
+        if kind in ("printed", "authors"):
+            raise PatchError(f"the formula '{kind}' has none", location=(name,))
+        if "criterion" in settings:
+            raise PatchError("cannot be combined with margin", location=("confidence",))
+        field = {"radius": "radius_given", "steepness": "steepness"}.get(name)
+        settings |= {field: number} if field else {"criterion": name, "amount": number}
+    Demand(query=np.empty(0, np.float32), **settings)  # checks the ranges
+    return settings
 
 
 def _number(name: str, value: Any) -> float:

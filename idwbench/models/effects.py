@@ -83,7 +83,7 @@ def split_effect(
         slack: The change (outputs,) of an error that is not counted, see `idwbench.models.radii.error_slack`.
         unit: That of the scaled targets of a regression, (outputs,) or a number.
     """
-    states = base.states(rows.inputs) if rows.states is None else rows.states
+    states = rows.states(base)
     # Those after are first: their distances may be known.
     new, old = (
         states.patched(one.log_weights_at(rows.sq_dist(one.keys)), one.values) if len(one) else states.outputs

@@ -21,7 +21,7 @@ from pydantic import (
 
 from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Dataset
-from idwbench.models.patch_records import PatchRecord
+from idwbench.models.demands import Demand
 from idwbench.models.saved_model import SavedModel, SplitMetrics, task_metrics
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import RunConfig
@@ -58,7 +58,7 @@ def saved_model_card(model: SavedModel) -> dict[str, Any]:
     }
 
 
-def _patch(model: SavedModel, record: PatchRecord) -> dict[str, Any]:
+def _patch(model: SavedModel, record: Demand) -> dict[str, Any]:
     """Return the record of a patch, of a regression with what is ``wanted`` in the targets' own units."""
     facts = record.model_dump(exclude_none=True)
     if record.target is not None:

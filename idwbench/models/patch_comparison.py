@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from idwbench.data.dataset import Split
 from idwbench.errors import PatchError
 from idwbench.models.array_weights import softmax
-from idwbench.models.demands import DEFAULT_STEEPNESS, Criterion, Demand
+from idwbench.models.demands import DEFAULT_STEEPNESS, Demand
 from idwbench.models.effects import NOISE, calibration_error, shifted
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.neighbours import several_nearest, squared_distances
@@ -37,8 +38,8 @@ __all__ = ["Retrain", "compare_ways"]
 _PAPER = {
     "exact": CRITERIA["exact"],
     "margin_1": CRITERIA["logit_margin"],
-    "confidence_50": ("exact", Criterion("confidence", 0.5)),
-    "confidence_90": ("exact", Criterion("confidence", 0.9)),
+    "confidence_50": {"kind": "exact", "criterion": "confidence", "amount": 0.5},
+    "confidence_90": {"kind": "exact", "criterion": "confidence", "amount": 0.9},
     "authors": CRITERIA["authors"],
 }
 _STEEPNESS = {"local": DEFAULT_STEEPNESS, "local_s8": 8.0, "local_s2": 2.0}
@@ -125,7 +126,7 @@ class _Comparison:
         retrain: Retrain | None,
     ) -> None:
         self._base, self._test, self._retrain = base, data["test"], retrain
-        self._rows = Rows(data["train"].inputs, data["train"].labels, base.states(data["train"].inputs))
+        self._rows = Rows(data["train"].inputs, data["train"].labels)
         answers = base.states(self._test.inputs).outputs.argmax(1)
         self._wrong = np.flatnonzero(answers != self._test.labels)[:n_cases]
         self.queries, self.labels = self._test.inputs[self._wrong], self._test.labels[self._wrong]
@@ -204,11 +205,7 @@ class _Comparison:
             if local is None or way == "local_half":
                 return local and replace(local, radii=local.radii / 2)
             return replace(local, steepness=np.full(len(local), _HARD), log_peaks=local.log_peaks + _HEAVY)
-        kind, criterion = _PAPER.get(way, ("local", Criterion()))
-        demands = [
-            Demand(query, label, kind=kind, criterion=criterion, steepness=_STEEPNESS.get(way, DEFAULT_STEEPNESS))
-            for query, label in zip(self.queries, self.labels.tolist(), strict=True)
-        ]
+        demands = self._demands(**_PAPER.get(way, {"steepness": _STEEPNESS.get(way, DEFAULT_STEEPNESS)}))
         try:
             if n is not None:
                 return None if way in _NOT_TOGETHER else solve(self._base, demands[:n], self._rows).prototypes
@@ -222,11 +219,14 @@ class _Comparison:
         limits = distances * self._limits ** (DEFAULT_STEEPNESS / patches.steepness)
         return replace(patches, radii=np.minimum(limits.min(0, initial=np.inf), self._cap))
 
+    def _demands(self, **settings: Any) -> list[Demand]:
+        pairs = zip(self.queries, self.labels.tolist(), strict=True)
+        return [Demand(query=query, label=label, **settings) for query, label in pairs]
+
     @cached_property
     def _limits(self) -> Floats:
         """The largest radii (rows, cases) with the default steepness, in units of the distances."""
-        demands = [Demand(query, label) for query, label in zip(self.queries, self.labels.tolist(), strict=True)]
-        patches = prototypes_alone(self._base, demands, self._states.take(self._wrong))[0]
+        patches = prototypes_alone(self._base, self._demands(), self._states.take(self._wrong))[0]
         return np.asarray(self._fence.largest_radii(patches) / np.sqrt(self._fence.sq_dist))
 
     def _fine_tuned(self, cases: slice) -> Floats:

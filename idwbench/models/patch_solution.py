@@ -18,12 +18,12 @@ from itertools import combinations
 import numpy as np
 
 from idwbench.errors import PatchConflictError, PatchError
-from idwbench.models.demands import DEFAULT_STEEPNESS, Demand
+from idwbench.models.demands import Demand
 from idwbench.models.neighbours import squared_distances
 from idwbench.models.patches import OTHER_PEAK, Base, Floats, PatchPrototypes, States
 from idwbench.models.radii import Fence, Mask, Rows, error_slack, largest_cap
 
-__all__ = ["Solution", "exact_shape", "prototypes_alone", "solve"]
+__all__ = ["Solution", "prototypes_alone", "solve"]
 
 # No value may exceed this many times the largest of a patch alone: beyond it two patches only cancel each other.
 _LARGEST_GROWTH, _LARGEST_VALUE = 1e3, 1e100
@@ -36,8 +36,6 @@ _PATIENCE, _FEASIBILITY = 20, 1e-6
 _NO_SHARE = 1e-16
 # The status of a linear program without a solution.
 _INFEASIBLE = 2
-# log ε of an exact patch where the network has ε = 0.
-_LOG_SMALLEST = -460.0
 
 
 @dataclass(frozen=True)
@@ -66,8 +64,6 @@ def solve(base: Base, demands: Sequence[Demand], rows: Rows | None = None, *, me
         PatchConflictError: they cannot hold together.
         PatchError: a demand that this network cannot meet, or no rows for a radius.
     """
-    if base.method.name == "idw":  # whose weights are powers of the distance themselves
-        demands = [replace(one, steepness=one.steepness or DEFAULT_STEEPNESS) for one in demands]
     first = {one.identity: place for place, one in reversed(list(enumerate(demands)))}  # equal ones are one
     order = np.array([first[identity] for identity in sorted(first)])
     ordered = [demands[place] for place in order]
@@ -109,8 +105,9 @@ class _Problem:
         self.fences = [at_demands.take(~needs)]
         if rows is not None and self.is_widest.any():
             training, cap = Fence.of(base, rows, keys, slack).right(), largest_cap(rows.inputs)
-            is_free = self.is_widest & np.array([one.steepness is None for one in self.demands])
-            least = np.where(is_free, training.least_steepness(self.alone, cap), 0.0)
+            # The weights of `idw` are powers of the distance themselves.
+            is_free = np.array([one.steepness_is_chosen and base.method.name != "idw" for one in self.demands])
+            least = np.where(self.is_widest & is_free, training.least_steepness(self.alone, cap), 0.0)
             self.alone = replace(self.alone, steepness=np.maximum(self.alone.steepness, least))
             limits = np.concatenate([one.largest_radii(self.alone) for one in (training, at_demands)]).min(0)
             if (limits == 0)[self.is_widest].any():
@@ -235,7 +232,7 @@ class _Problem:
         is_fixed = [not demand.is_free for demand, has_patch in zip(self.demands, own, strict=True) if has_patch]
         etas, labels, shares = self.etas[own], self.labels[own], np.where(shares > _NO_SHARE, shares, 0.0)
         rows = np.flatnonzero([demand.is_free for demand in self.demands])
-        leads = np.array([demand.criterion.missing(np.zeros(2), 0) for demand in self.demands])
+        leads = np.array([demand.model_copy(update={"label": 0}).lacks(np.zeros(2)) for demand in self.demands])
         pulls, gaps = [], []
         for label in range(rest.shape[1]):
             others = rows[self.labels[rows] != label]
@@ -249,7 +246,7 @@ class _Problem:
 
     def _conflict(self) -> PatchConflictError:
         """Return the error that names the pairs of demands for different outputs, nearest first."""
-        wanted = [one.label if one.target is None else one.target.round(6).tolist() for one in self._all]
+        wanted = [one.label if one.target is None else np.round(one.target, 6).tolist() for one in self._all]
         keys = np.stack([demand.query for demand in self._all])
         distances = np.sqrt(squared_distances(keys, keys.astype(np.float64)))
         pairs = [(one, other) for one, other in combinations(range(len(keys)), 2) if wanted[one] != wanted[other]]
@@ -258,19 +255,6 @@ class _Problem:
         names = [sorted((self._all[one].name for one in pair), key=lambda name: (len(name), name)) for pair in nearest]
         conflicts = [(one, other, float(distances[pair])) for pair, (one, other) in zip(nearest, names, strict=True)]
         return PatchConflictError(conflicts, wishes="labels" if self.is_classification else "targets")
-
-
-def exact_shape(base: Base) -> tuple[float, float, float]:
-    """Return log w₀, r and s of a prototype with the weight of the network's own.
-
-    Raises:
-        PatchError: the network's method is not `idw`.
-    """
-    if base.method.name != "idw":
-        raise PatchError(f"only 'idw' models have an exact patch, this one is '{base.method.name}'")
-    log_epsilon = _LOG_SMALLEST if base.log_peak is None else -base.log_peak
-    power = float(base.parameters["power"])
-    return -log_epsilon, float(np.exp(log_epsilon / power)), power
 
 
 def prototypes_alone(base: Base, demands: Sequence[Demand], states: States) -> tuple[PatchPrototypes, Floats]:
@@ -286,14 +270,14 @@ def prototypes_alone(base: Base, demands: Sequence[Demand], states: States) -> t
         if np.isposinf(log_sum):
             raise PatchError(f"{demand.name} is a key, which outweighs every patch with ε = 0", hint="train with ε > 0")
         peak = log_sum + np.log(OTHER_PEAK) if base.log_peak is None else base.log_peak
-        radius = np.nan if demand.radius is None else demand.radius
-        shape = (peak, radius, demand.steepness or DEFAULT_STEEPNESS) if demand.kind == "local" else exact_shape(base)
+        radius = np.nan if demand.radius_given is None else demand.radius_given
+        shape = (peak, radius, demand.steepness) if demand.kind == "local" else base.exact_shape()
         ratio = float(np.exp(min(log_sum - shape[0], 700.0)))
         eta, value = 0.0, np.zeros_like(outputs) if demand.kind != "local" else outputs.copy()
         with np.errstate(over="ignore", invalid="ignore"):
             if demand.label is None:
-                assert demand.target is not None
-                value = demand.target + ratio * (demand.target - outputs)
+                target = np.array(demand.target)
+                value = target + ratio * (target - outputs)
             else:
                 printed = 1 + np.exp(-shape[0] * (shape[2] - 1))
                 eta = demand.eta(outputs, ratio, float(printed))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from idwbench.data.dataset import Dataset, Split
 from idwbench.errors import ConfigError
 from idwbench.models.array_weights import softmax
-from idwbench.models.demands import Criterion, Demand, Kind
+from idwbench.models.demands import Demand
 from idwbench.models.effects import calibration_error
 from idwbench.models.neighbours import mean_neighbour_distance
 from idwbench.models.patch_solution import prototypes_alone
@@ -28,10 +28,10 @@ __all__ = ["CRITERIA", "SPECIAL_POINTS", "Cases", "Labels", "Study", "special_ca
 
 # The special cases of arXiv 2310.18805, Figures 3 and 6.
 SPECIAL_POINTS = ((-1.0, 1.0), (0.0, 1.0), (1.0, 0.0))
-CRITERIA: Mapping[str, tuple[Kind, Criterion]] = {
-    "exact": ("exact", Criterion("wins", 0.0)),
-    "logit_margin": ("exact", Criterion("margin", 1.0)),
-    "authors": ("authors", Criterion("wins", 0.0)),
+CRITERIA: Mapping[str, Mapping[str, Any]] = {
+    "exact": {"kind": "exact", "amount": 0.0},
+    "logit_margin": {"kind": "exact", "criterion": "margin", "amount": 1.0},
+    "authors": {"kind": "authors", "amount": 0.0},
 }
 _PATCH_COUNTS = (0, 1, 5, 20, 100)
 _SPLITS = ("train", "test", "holdout")
@@ -122,9 +122,8 @@ def _wrong_cases(states: States, split: Split, n: int) -> Cases:
 
 def _patches(base: Base, cases: Cases, states: States, name: str = "exact") -> PatchPrototypes:
     """Return the patches of cases with these states by one of `CRITERIA`; keys and weights are the same by each."""
-    kind, criterion = CRITERIA[name]
     pairs = zip(cases[0], cases[1].tolist(), strict=True)
-    demands = [Demand(query, label, kind=kind, criterion=criterion) for query, label in pairs]
+    demands = [Demand(query=query, label=label, **CRITERIA[name]) for query, label in pairs]
     return prototypes_alone(base, demands, states)[0]
 
 

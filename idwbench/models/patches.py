@@ -35,6 +35,8 @@ Floats = NDArray[np.float64]
 
 # w₀ / S(q) of a method without ε.
 OTHER_PEAK = 1e4
+# log ε of an exact patch where the network has ε = 0.
+_LOG_SMALLEST = -460.0
 # As many rows of an image as stay in the cache.
 _ROWS_AT_ONCE = 1024
 
@@ -98,6 +100,18 @@ class Base:
         """Log w₀ = −log ε of `idw`; None of another method, or if ε = 0."""
         epsilon = float(self.parameters.get("epsilon", 0))
         return -float(np.log(epsilon)) if self.method.name == "idw" and epsilon > 0 else None
+
+    def exact_shape(self) -> tuple[float, float, float]:
+        """Return log w₀, r and s of a prototype with the weight of the network's own.
+
+        Raises:
+            PatchError: the network's method is not `idw`.
+        """
+        if self.method.name != "idw":
+            raise PatchError(f"only 'idw' models have an exact patch, this one is '{self.method.name}'")
+        log_epsilon = _LOG_SMALLEST if self.log_peak is None else -self.log_peak
+        power = float(self.parameters["power"])
+        return -log_epsilon, float(np.exp(log_epsilon / power)), power
 
     def scores(self, inputs: NDArray[np.floating]) -> Floats:
         """Return the scores (n, prototypes) of inputs (n, features)."""

@@ -38,28 +38,31 @@ _STRICT = 1 - 1e-9
 
 @dataclass(frozen=True)
 class Rows:
-    """Inputs (n, features), scaled, and their labels (n,), or scaled targets (n, outputs) of a regression.
-
-    The network's `states` there are computed if they are not given.
-    """
+    """Inputs (n, features), scaled, and their labels (n,), or scaled targets (n, outputs) of a regression."""
 
     inputs: NDArray[np.float32]
     targets: NDArray[Any]
-    states: States | None = None
-    _last: dict[bytes, Floats] = field(default_factory=dict, repr=False, compare=False)
+    # The last network and keys, with what is known of the rows and these.
+    _states: list[tuple[Base, States]] = field(default_factory=list, repr=False, compare=False)
+    _sq_dist: list[tuple[bytes, Floats]] = field(default_factory=list, repr=False, compare=False)
 
     @cached_property
     def box(self) -> tuple[Floats, Floats]:
         """The least and the largest value of each feature, (features,)."""
         return self.inputs.min(0).astype(np.float64), self.inputs.max(0).astype(np.float64)
 
+    def states(self, base: Base) -> States:
+        """Return the states of a network, which are kept for the next call."""
+        if not self._states or self._states[0][0] is not base:
+            self._states[:] = [(base, base.states(self.inputs))]
+        return self._states[0][1]
+
     def sq_dist(self, keys: NDArray[np.float32]) -> Floats:
         """Return the squared distances (n, keys) from `keys` (keys, features), which are kept for the next call."""
-        name = keys.tobytes()
-        if name not in self._last:
-            self._last.clear()  # those for many patches take much memory
-            self._last[name] = squared_distances(self.inputs, keys.astype(np.float64))
-        return self._last[name]
+        if not self._sq_dist or self._sq_dist[0][0] != keys.tobytes():
+            self._sq_dist.clear()  # those for many patches take much memory
+            self._sq_dist.append((keys.tobytes(), squared_distances(self.inputs, keys.astype(np.float64))))
+        return self._sq_dist[0][1]
 
 
 @dataclass(frozen=True)
@@ -82,9 +85,8 @@ class Fence:
     @classmethod
     def of(cls, base: Base, rows: Rows, keys: NDArray[np.float32], slack: Floats) -> Fence:
         """Return the fence of `rows` for patches at `keys` (patches, features), with a slack (1,) or (outputs,)."""
-        states = base.states(rows.inputs) if rows.states is None else rows.states
         sq_dist = rows.sq_dist(keys)
-        return cls(sq_dist, states, rows.targets, np.broadcast_to(slack, (len(sq_dist), slack.size)))
+        return cls(sq_dist, rows.states(base), rows.targets, np.broadcast_to(slack, (len(sq_dist), slack.size)))
 
     def right(self) -> Fence:
         """Return the fence of the rows that can stay as they are.

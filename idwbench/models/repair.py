@@ -20,8 +20,7 @@ from idwbench.models.demands import Demand, demand_settings
 from idwbench.models.effects import SplitEffect, kept_shares, split_effect
 from idwbench.models.inputs import LoadDataset, find_input, find_label
 from idwbench.models.patch_files import PatchLine
-from idwbench.models.patch_records import PatchRecord, solved_repairs
-from idwbench.models.patches import Floats
+from idwbench.models.patch_records import solved_repairs
 from idwbench.models.radii import Rows, error_slack
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.metrics import METRICS
@@ -66,8 +65,8 @@ class Repair:
         return (problem,) if self.is_changed and self.dataset is None else ()
 
     @property
-    def records(self) -> tuple[PatchRecord, ...]:
-        """The records of the demands, if the model changed."""
+    def records(self) -> tuple[Demand, ...]:
+        """The demands with their prototypes, if the model changed."""
         first = len(self.before.repairs)
         return self.solved.repairs.records[first : first + len(self.demands)] if self.is_changed else ()
 
@@ -121,7 +120,7 @@ class Repair:
                 answer = {"label_before": int(outputs.argmax()), "probability": self.probabilities[place]}
                 facts |= {"class": names[one.label], **answer}
             elif one.target is not None:
-                facts |= {"target": one.target.tolist(), "outputs_before": outputs.tolist()}
+                facts |= {"target": one.target, "outputs_before": outputs.tolist()}
             if self.records:
                 solved = ("radius", "steepness", "certified_radius", "reach")
                 facts |= {name: getattr(self.records[place], name) for name in solved}
@@ -175,7 +174,6 @@ def repair(
     with _one_thread():
         if dataset is not None:
             rows = own_rows(model, dataset)
-            rows = replace(rows, states=model.base.states(rows.inputs))
         repairs = solved_repairs(model.base, [*earlier, *demands, *kept], rows, merge=merge)
     solved = replace(model, repairs=repairs, patched_metrics={}) if len(repairs) or len(model.repairs) else model
     return Repair(model, solved, demands, dataset, rows, unmeasured)
@@ -195,12 +193,12 @@ def _demand(
         else:
             query, x = model.scale(x), np.asarray(x, np.float64).reshape(-1).tolist()
         if settings is not None:
-            return Demand(query, **_wish(model, line, settings), name=line.name, x=x, **settings)
+            return Demand(query=query, **_wish(model, line, settings), name=line.name, x=x, **settings)
     except IdwbenchError as error:
         raise line.located(error) from None
     outputs = model.base.states(query[None]).outputs[0]
-    answer = {"label": int(outputs.argmax())} if model.class_names else {"target": outputs}
-    return Demand(query, kind="keep", name=f"{line.name} of {line.file}", x=x, **answer)
+    answer: dict[str, Any] = {"label": int(outputs.argmax())} if model.class_names else {"target": outputs.tolist()}
+    return Demand(query=query, kind="keep", steepness_is_chosen=True, name=f"{line.name} of {line.file}", x=x, **answer)
 
 
 def _wish(model: SavedModel, line: PatchLine, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -212,8 +210,8 @@ def _wish(model: SavedModel, line: PatchLine, settings: Mapping[str, Any]) -> di
         raise PatchError("a regression needs a target", location=("target" if label is None else "label",))
     if not names:
         # Files of regressions may have such demands, without a meaning.
-        if settings["criterion"].kind != "wins":
-            raise PatchError("needs classes, not a regression", location=(settings["criterion"].kind,))
+        if "criterion" in settings:
+            raise PatchError("needs classes, not a regression", location=(settings["criterion"],))
         if settings["kind"] in ("printed", "authors"):
             raise PatchError(f"the formula '{settings['kind']}' needs classes, not a regression")
         return {"target": _scaled_target(model, target)}
@@ -228,7 +226,7 @@ def _wish(model: SavedModel, line: PatchLine, settings: Mapping[str, Any]) -> di
     return {"label": number}
 
 
-def _scaled_target(model: SavedModel, target: Any) -> Floats:
+def _scaled_target(model: SavedModel, target: Any) -> list[float]:
     try:
         numbers = np.array(target.split(",") if isinstance(target, str) else target, np.float64).reshape(-1)
     except (TypeError, ValueError):
@@ -239,7 +237,8 @@ def _scaled_target(model: SavedModel, target: Any) -> Floats:
     if not np.isfinite(numbers).all():
         got = ",".join(f"{one:g}" for one in numbers)
         raise PatchError(f"expected finite numbers, got {got}", location=("target",))
-    return np.asarray((numbers - model.target_scaling.mean) / model.target_scaling.std, np.float64)
+    scaled: list[float] = ((numbers - model.target_scaling.mean) / model.target_scaling.std).tolist()
+    return scaled
 
 
 def own_rows(model: SavedModel, dataset: Dataset, name: str = "train") -> Rows:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 
 from idwbench.data.dataset import Scaling

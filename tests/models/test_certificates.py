@@ -50,7 +50,7 @@ def test_the_certified_radius_is_near_the_distance_at_which_the_label_is_lost():
 @pytest.mark.parametrize("method", METHODS)
 def test_a_small_certified_radius_holds_for_inputs_that_are_rounded(method):
     base, _, (demand, *_), _ = solved(method)
-    patches = solve(base, [replace(demand, radius=1e-5)]).prototypes
+    patches = solve(base, [demand.model_copy(update={"radius_given": 1e-5})]).prototypes
     radius = certified_radius(base, patches, demand.query, demand.label)
     assert 1e-6 < radius < 1e-4
     assert least_lead(base, patches, demand, radius) > 0

@@ -1,13 +1,11 @@
 """Patches that meet demands, against float64 NumPy written from the formulas."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from idwbench.attention.scores import BUILT_IN_METHODS
 from idwbench.errors import PatchConflictError, PatchError
-from idwbench.models.demands import Criterion, Demand
+from idwbench.models.demands import Demand
 from idwbench.models.patch_solution import solve
 from idwbench.models.patches import Base
 from idwbench.models.radii import Rows
@@ -41,7 +39,7 @@ def rows_of(base, wrong=20):
 def demands_of(rows, n=20, **settings):
     """Return demands for the labels of the last rows, which the network gets wrong."""
     pairs = zip(rows.inputs[-n:], rows.targets[-n:].tolist(), strict=True)
-    return [Demand(query, label, name=f"row {row}", **settings) for row, (query, label) in enumerate(pairs)]
+    return [Demand(query=query, label=label, name=f"row {row}", **settings) for row, (query, label) in enumerate(pairs)]
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +95,10 @@ def test_a_steepness_that_is_not_given_leaves_a_radius_where_weights_fall_fast(m
     inputs = np.concatenate([near.inputs[:-20], 8 * near.inputs[:10]])
     rows = Rows(inputs, base.states(inputs).outputs.argmax(1))
     for demand in demands_of(near)[:5]:
-        chosen, plain = (solve(base, [replace(demand, steepness=s)], rows).prototypes for s in (None, 32.0))
+        chosen, plain = (
+            solve(base, [demand.model_copy(update={"steepness_is_chosen": is_chosen})], rows).prototypes
+            for is_chosen in (True, False)
+        )
         assert (chosen.outputs(base, inputs).argmax(1) == rows.targets).all()
         assert chosen.radii >= plain.radii and chosen.steepness >= 32
         if method == "idw":
@@ -118,16 +119,16 @@ def test_labels_of_a_network_whose_logits_hardly_differ_get_a_probability_of_sev
 
 
 @pytest.mark.parametrize("kind", ["local", "exact"])
-@pytest.mark.parametrize("criterion", [Criterion("margin", 0.5), Criterion("confidence", 0.8), Criterion("wins", 0.0)])
-def test_criteria_are_met_by_all_patches_at_once(base, rows, kind, criterion):
-    demands = demands_of(rows, 8, kind=kind, criterion=criterion)
+@pytest.mark.parametrize(("criterion", "amount"), [("margin", 0.5), ("confidence", 0.8), ("wins", 0.0)])
+def test_criteria_are_met_by_all_patches_at_once(base, rows, kind, criterion, amount):
+    demands = demands_of(rows, 8, kind=kind, criterion=criterion, amount=amount)
     logits = solve(base, demands, rows).prototypes.outputs(base, np.stack([one.query for one in demands]))
     for row, demand in zip(logits, demands, strict=True):
         others = np.delete(row, demand.label)
-        if criterion.kind == "confidence":
+        if criterion == "confidence":
             assert np.exp(row[demand.label] - np.logaddexp.reduce(row)) >= 0.8 - 1e-6
         else:
-            assert row[demand.label] - others.max() >= (0.5 - 1e-6 if criterion.kind == "margin" else 0)
+            assert row[demand.label] - others.max() >= (0.5 - 1e-6 if criterion == "margin" else 0)
 
 
 @pytest.mark.parametrize("power", [1.0, 2.0, 8.0])
@@ -146,7 +147,7 @@ def test_exact_patches_have_the_values_of_the_paper_and_of_the_authors(power):
         "authors": (1 + epsilon * total) * gap,
     }
     for kind, eta in etas.items():
-        patches = solve(base, [Demand(query, label, kind=kind, criterion=Criterion("wins", 0.0))]).prototypes
+        patches = solve(base, [Demand(query=query, label=label, kind=kind, criterion="wins", amount=0.0)]).prototypes
         np.testing.assert_allclose(patches.values[0], eta * np.eye(3)[label], rtol=1e-9)
 
 
@@ -163,7 +164,7 @@ def test_an_input_that_has_its_label_gets_no_prototype_and_keeps_half_of_its_lea
     radius = solve(base, [demand], rows).prototypes.radii[0]
     near = (demand.query + np.float32(0.25 * radius)).astype(np.float32)
     logits = base.states(near[None]).outputs[0]
-    right = Demand(near, int(logits.argmax()))
+    right = Demand(query=near, label=int(logits.argmax()))
     assert right.label != demand.label
     solution = solve(base, [right, demand], rows)
     assert solution.has_prototype.tolist() == [False, True]
@@ -174,13 +175,15 @@ def test_an_input_that_has_its_label_gets_no_prototype_and_keeps_half_of_its_lea
 
 
 @pytest.mark.parametrize("merge", [False, True])
-@pytest.mark.parametrize("criterion", [Criterion(), Criterion("margin", 0.5), Criterion("confidence", 0.6)])
-def test_a_demand_that_the_network_meets_gets_a_prototype_if_other_patches_disturb_it(base, criterion, merge):
+@pytest.mark.parametrize(("criterion", "amount"), [("wins", 2.0), ("margin", 0.5), ("confidence", 0.6)])
+def test_a_demand_that_the_network_meets_gets_a_prototype_if_other_patches_disturb_it(base, criterion, amount, merge):
     near = np.zeros(4, np.float32)
     logits = base.states(near[None]).outputs[0]
-    right = Demand(near, int(logits.argmax()), criterion=criterion, radius=0.005)
+    right = Demand(query=near, label=int(logits.argmax()), criterion=criterion, amount=amount, radius_given=0.005)
     assert right.is_met(logits)
-    loud = Demand(near + np.float32(0.01), (right.label + 1) % 3, kind="exact", criterion=Criterion("margin", 50.0))
+    loud = Demand(
+        query=near + np.float32(0.01), label=(right.label + 1) % 3, kind="exact", criterion="margin", amount=50.0
+    )
     solution = solve(base, [right, loud], merge=merge)
     assert solution.has_prototype.all()
     outputs = solution.prototypes.outputs(base, np.stack([right.query, loud.query]))
@@ -190,7 +193,7 @@ def test_a_demand_that_the_network_meets_gets_a_prototype_if_other_patches_distu
 def test_equal_demands_share_a_prototype_and_merged_ones_too(base, rows, demand):
     assert solve(base, [demand, demand], rows).has_prototype.sum() == 1
     radius = solve(base, [demand], rows).prototypes.radii[0]
-    near = Demand((demand.query + 0.1 * radius).astype(np.float32), demand.label, name="near")
+    near = Demand(query=(demand.query + 0.1 * radius).astype(np.float32), label=demand.label, name="near")
     merged = solve(base, [demand, near], rows, merge=True)
     assert merged.has_prototype.sum() == 1 < solve(base, [demand, near], rows).has_prototype.sum()
     logits = merged.prototypes.outputs(base, np.stack([demand.query, near.query]))
@@ -202,7 +205,7 @@ def test_kept_inputs_keep_their_answers_within_reach_of_a_patch(base, rows, dema
     near = (demand.query + np.float32(0.5 * radius / 2)).astype(np.float32)
     answer = int(base.states(near[None]).outputs[0].argmax())
     assert answer != demand.label
-    patches = solve(base, [demand, Demand(near, answer, kind="keep")], rows).prototypes
+    patches = solve(base, [demand, Demand(query=near, label=answer, kind="keep")], rows).prototypes
     assert patches.radii[0] < radius
     assert int(patches.outputs(base, near[None])[0].argmax()) == answer
 
@@ -211,16 +214,19 @@ def test_two_labels_for_one_input_are_a_conflict_that_names_both_and_their_dista
     answer = int(base.states(demand.query[None]).outputs[0].argmax())
     other = ({0, 1, 2} - {demand.label, answer}).pop()
     with pytest.raises(PatchConflictError, match=r"row 0 and row 7 \(distance 0\)"):
-        solve(base, [demand, Demand(demand.query, other, name="row 7")], rows)
+        solve(base, [demand, Demand(query=demand.query, label=other, name="row 7")], rows)
 
 
-@pytest.mark.parametrize("criterion", [Criterion(), Criterion("margin", 0.5), Criterion("confidence", 0.9)])
-def test_a_long_list_of_demands_that_conflict_is_refused_early(base, criterion, monkeypatch):
+@pytest.mark.parametrize(("criterion", "amount"), [("wins", 2.0), ("margin", 0.5), ("confidence", 0.9)])
+def test_a_long_list_of_demands_that_conflict_is_refused_early(base, criterion, amount, monkeypatch):
     generator, calls, missing = np.random.default_rng(0), [], Demand.missing
     monkeypatch.setattr(Demand, "missing", lambda demand, outputs: calls.append(0) or missing(demand, outputs))
     queries = generator.normal(0, 0.5, (60, 4)).astype(np.float32)
     labels = generator.integers(0, 3, 60).tolist()
-    demands = [Demand(q, y, radius=2.0, criterion=criterion) for q, y in zip(queries, labels, strict=True)]
+    demands = [
+        Demand(query=q, label=y, radius_given=2.0, criterion=criterion, amount=amount)
+        for q, y in zip(queries, labels, strict=True)
+    ]
     with pytest.raises(PatchConflictError, match="this input and this input"):
         solve(base, demands)
     assert len(calls) < 60 * 30
@@ -230,7 +236,7 @@ def test_a_list_that_needs_many_sweeps_is_solved(base, monkeypatch):
     generator, calls, missing = np.random.default_rng(5), [], Demand.missing
     monkeypatch.setattr(Demand, "missing", lambda demand, outputs: calls.append(0) or missing(demand, outputs))
     queries, labels = generator.normal(0, 0.5, (10, 4)).astype(np.float32), generator.integers(0, 3, 10).tolist()
-    demands = [Demand(query, label, radius=0.5) for query, label in zip(queries, labels, strict=True)]
+    demands = [Demand(query=query, label=label, radius_given=0.5) for query, label in zip(queries, labels, strict=True)]
     outputs = solve(base, demands).prototypes.outputs(base, queries)
     assert all(one.is_met(row) for one, row in zip(demands, outputs, strict=True))
     assert len(calls) > 10 * 50
@@ -241,7 +247,10 @@ def test_a_regression_gets_its_targets_and_no_prediction_gets_worse_than_the_tol
     inputs = rows_of(base).inputs
     outputs = base.states(inputs).outputs
     targets = outputs + np.random.default_rng(3).normal(0, 0.3, outputs.shape)
-    demands = [Demand(query, target=target + 1) for query, target in zip(inputs[-5:], targets[-5:], strict=True)]
+    demands = [
+        Demand(query=query, target=(target + 1).tolist())
+        for query, target in zip(inputs[-5:], targets[-5:], strict=True)
+    ]
     patches = solve(base, demands, Rows(inputs[:-5], targets[:-5])).prototypes
     patched = patches.outputs(base, inputs)
     np.testing.assert_allclose(patched[-5:], targets[-5:] + 1, atol=1e-9)
@@ -254,9 +263,9 @@ def test_a_regression_keeps_an_answer_within_the_tolerance_while_another_is_patc
     base = network(classes=2)
     inputs = rows_of(base).inputs
     outputs = base.states(inputs).outputs
-    wanted = Demand(inputs[0], target=outputs[0] + 1, radius=radius)
+    wanted = Demand(query=inputs[0], target=(outputs[0] + 1).tolist(), radius_given=radius)
     rows = Rows(inputs[2:], outputs[2:]) if radius is None else None
-    kept = Demand(inputs[1], target=outputs[1], kind="keep")
+    kept = Demand(query=inputs[1], target=outputs[1].tolist(), kind="keep")
     patched = solve(base, [wanted, kept], rows).prototypes.outputs(base, inputs[:2])
     np.testing.assert_allclose(patched[0], outputs[0] + 1, atol=1e-9)
     change = np.abs(patched[1] - outputs[1]).max()
@@ -280,7 +289,7 @@ def test_a_row_of_equal_logits_stands_in_the_way_of_no_patch(base, rows, demand)
     assert len(set(tied.states(far).outputs[0])) == 1
     with_tie = Rows(np.concatenate([rows.inputs, far]), np.append(rows.targets, 0))
     wanted = (int(tied.states(demand.query[None]).outputs.argmax()) + 1) % 3
-    assert solve(tied, [Demand(demand.query, wanted)], with_tie).prototypes.radii[0] > 0
+    assert solve(tied, [Demand(query=demand.query, label=wanted)], with_tie).prototypes.radii[0] > 0
 
 
 @pytest.mark.parametrize("number", [-0.0, 1e-13])
@@ -288,15 +297,15 @@ def test_a_training_row_that_hits_the_input_is_the_input_itself(base, rows, numb
     inputs = rows.inputs.copy()
     inputs[0] = [number, 0.0, 0.0, 0.0]
     labels = base.states(inputs).outputs.argmax(1)
-    demand = Demand(np.zeros(4, np.float32), (int(labels[0]) + 1) % 3)
+    demand = Demand(query=np.zeros(4, np.float32), label=(int(labels[0]) + 1) % 3)
     assert solve(base, [demand], Rows(inputs, labels)).prototypes.radii[0] > 1e-9
     with pytest.raises(PatchConflictError):
-        solve(base, [demand, Demand(inputs[0], int(labels[0]), kind="keep")], rows)
+        solve(base, [demand, Demand(query=inputs[0], label=int(labels[0]), kind="keep")], rows)
 
 
 def test_a_demand_that_a_formula_cannot_serve_is_not_merged_with_it(base, demand):
-    formula = Demand(demand.query, demand.label, kind="authors", criterion=Criterion("wins", 0.0))
-    larger = Demand(demand.query, demand.label, kind="exact", criterion=Criterion("margin", 50.0))
+    formula = Demand(query=demand.query, label=demand.label, kind="authors", criterion="wins", amount=0.0)
+    larger = Demand(query=demand.query, label=demand.label, kind="exact", criterion="margin", amount=50.0)
     solution = solve(base, [formula, larger], merge=True)
     assert solution.has_prototype.all()
     assert larger.is_met(solution.prototypes.outputs(base, demand.query[None])[0])
@@ -306,23 +315,28 @@ def refusals():
     base = network()
     rows = rows_of(base)
     query, label = rows.inputs[-1], int(rows.targets[-1])
-    yield "the largest radius needs the training data", lambda: solve(base, [Demand(query, label)])
+    yield "the largest radius needs the training data", lambda: solve(base, [Demand(query=query, label=label)])
     for radius in (0.0, -1.0, np.nan, np.inf):
-        yield "expected a finite number above 0", lambda radius=radius: Demand(query, label, radius=radius)
-    yield "confidence: must lie between 0 and 1", lambda: Criterion("confidence", 1.0)
-    yield "margin: must be above 0 and finite", lambda: Criterion("margin", np.nan)
-    yield "only 'idw' models have an exact", lambda: solve(network("cosine"), [Demand(query, label, kind="exact")])
+        yield (
+            "expected a finite number above 0",
+            lambda radius=radius: Demand(query=query, label=label, radius_given=radius),
+        )
+    yield "confidence: must lie between 0 and 1", lambda: Demand(query=query, criterion="confidence", amount=1.0)
+    yield "margin: must be above 0 and finite", lambda: Demand(query=query, criterion="margin", amount=np.nan)
+    yield (
+        "only 'idw' models have an exact",
+        lambda: solve(network("cosine"), [Demand(query=query, label=label, kind="exact")]),
+    )
     relu = lambda: Base(BUILT_IN_METHODS["fc_relu"], {}, base.keys, base.values)  # noqa: E731
     yield "a network with method 'fc_relu' cannot be patched", relu
     for kind in ("local", "exact"):
-        key = Demand(network(epsilon=0.0).keys[0], 1, radius=1.0, kind=kind)
+        key = Demand(query=network(epsilon=0.0).keys[0], label=1, radius_given=1.0, kind=kind)
         yield "is a key, which outweighs every patch", lambda key=key: solve(network(epsilon=0.0), [key])
-    yield "expected wins, margin or confidence, got 'hope'", lambda: Criterion("hope")
-    yield "expected at most 1e\\+12", lambda: Demand(query, label, steepness=1e308)
-    large = Demand(query, label, criterion=Criterion("margin", 1e308))
+    yield "expected at most 1e\\+12", lambda: Demand(query=query, label=label, steepness=1e308)
+    large = Demand(query=query, label=label, criterion="margin", amount=1e308)
     yield "a value that is too large", lambda: solve(base, [large], rows)
     one = Rows(rows.inputs[-20:-19], rows.targets[-20:-19])
-    yield "needs different rows of the training data", lambda: solve(base, [Demand(query, label)], one)
+    yield "needs different rows of the training data", lambda: solve(base, [Demand(query=query, label=label)], one)
 
 
 @pytest.mark.parametrize(("message", "call"), list(refusals()))
