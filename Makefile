@@ -15,7 +15,7 @@ help:
 	@echo "make paper  train and draw all figures, tables and claims of the paper in results/paper"
 	@echo "make family       kernel regression, hash tables, networks and language models, in results/family; half an hour"
 	@echo "make family-full  the long sweeps of these, half an hour; it prints the time of each first"
-	@echo "make dual         what layers attend to in their training, in results/dual; half an hour, 18 GB"
+	@echo "make dual         what layers attend to in their training, in results/dual; half an hour, 21 GB"
 	@echo "make repairs      patches beside what else mends a wrong prediction, in results/repairs; an hour and a half"
 	@echo "make prototypes   when prototypes form, and what noise does to them, in results/prototypes; five minutes"
 	@echo "make test   run the tests"

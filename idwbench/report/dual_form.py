@@ -114,27 +114,19 @@ class _Line:
     def cells(self) -> list[_Cell]:
         """Where each layer attends, for each part of the test data and for right and wrong answers."""
         counts = self.splits.get("answered_inputs", {})
-        parts = self.row.config.dataset.of if isinstance(self.row.config.dataset, PartsConfig) else ()
-        return [
-            _Cell(
-                self.row,
-                name,
-                parts[int(number) - 1],
-                answers,
-                counts[split],
-                tuple(
-                    # The answer is the target if it is right.
-                    None
-                    if (answers, place[-6:]) == ("right", "answer")
-                    else self.splits.get(f"{place}_{layer}", {}).get(split)
-                    for place in ATTENDED_PLACES
-                ),
-            )
-            for layer, name, _ in self.layers
-            for split in ANSWERED_SPLITS
-            if split in counts
-            for answers, _, number in [split.partition("_")]
-        ]
+        layers = [(number, name) for number, name, _ in self.layers]
+        return [self._cell(*layer, split) for layer in layers for split in ANSWERED_SPLITS if split in counts]
+
+    def _cell(self, number: int, name: str, split: str) -> _Cell:
+        answers, _, part = split.partition("_")
+        dataset = self.row.config.dataset
+        assert isinstance(dataset, PartsConfig)
+        places: list[Statistic | None] = []
+        for place in ATTENDED_PLACES:
+            is_target = answers == "right" and place.endswith("answer")  # the answer has no place of its own
+            places.append(None if is_target else self.splits.get(f"{place}_{number}", {}).get(split))
+        inputs = self.splits["answered_inputs"][split]
+        return _Cell(self.row, name, dataset.of[int(part) - 1], answers, inputs, tuple(places))
 
 
 class _Cell(NamedTuple):
