@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from idwbench.errors import ConfigError
 from idwbench.figures.lines import DASHES, Axis, Line, Panel, PanelRow, draw_rows, line_of_seeds
-from idwbench.figures.runs import Selection, first_run
+from idwbench.figures.runs import Selection, first_run, row_label
 from idwbench.figures.style import INK, class_colour, new_page, seeds_label, style_axes
 from idwbench.report.by_dataset import section_headers
 from idwbench.report.frame import Row
@@ -78,7 +78,7 @@ def _draw_maps(line: Sequence[Axes], selection: Selection, section: Section, row
         axes.set_xticks(range(len(text)), [*text])
         axes.set_yticks(range(len(written.weights)), [*written.text, "end"][: len(written.weights)])
         style_axes(axes, has_grid=False)
-        method, _, others = _label(row).partition(", ")
+        method, _, others = row_label(row).partition(", ")
         alignment = 100 * (first_run(row).metric("alignment") or 0.0)
         axes.set_title(
             "\n".join([method, " · ".join(filter(None, [others, f"{alignment:.0f} %"]))]), fontsize=9, color=INK
@@ -96,16 +96,16 @@ def accuracy_by_length_figure(selection: Selection) -> Figure:
     """
     panels, left_out, n_seeds = [], 0, set()
     sections = selection.sections(selection.of_kind(_KIND))
-    labels = list(dict.fromkeys(_label(row) for section in sections for row in section.rows if row.n))
+    labels = list(dict.fromkeys(row_label(row) for section in sections for row in section.rows if row.n))
     for header, section in zip(section_headers(sections), sections, strict=True):
         rows = [row for row in section.rows if row.n]
-        left_out += sum(labels.index(_label(row)) >= _MOST_LINES for row in rows)
-        chosen = [row for row in rows if labels.index(_label(row)) < _MOST_LINES]
+        left_out += sum(labels.index(row_label(row)) >= _MOST_LINES for row in rows)
+        chosen = [row for row in rows if labels.index(row_label(row)) < _MOST_LINES]
         n_seeds |= {row.n for row in chosen}
         config = section.config.dataset
         assert isinstance(config, SequencePairsConfig)
         title = f"{header} ({config.shortest} to {config.longest})"
-        panels.append(Panel(title, [_line(selection, row, labels.index(_label(row))) for row in chosen]))
+        panels.append(Panel(title, [_line(selection, row, labels.index(row_label(row))) for row in chosen]))
     selection.leave_out(count_label(left_out, "other model") if left_out else "")
     caption = (
         f"line: mean over {seeds_label(n_seeds)}; band: mean ± sample standard deviation, within their range; "
@@ -122,12 +122,4 @@ def _line(selection: Selection, row: Row, place: int) -> Line:
         arrays = selection.store.load_arrays(run.run_key)
         for length, value in zip(arrays["lengths"], arrays["exact_match_by_length"], strict=True):
             values.setdefault(float(length), {})[run.config.seed] = float(value)
-    return line_of_seeds(_label(row), class_colour(place), DASHES[place // 5 % len(DASHES)], values)
-
-
-def _label(row: Row) -> str:
-    """Return ``idw softmax, p=2, ε=0.001`` without sizes at their default."""
-    fields = type(row.model).model_fields
-    usual = [f"{name} {fields[name].default}" for name in ("embedding", "width")]
-    words = [word for word in row.model.parameters_label.split(", ") if word not in usual]
-    return f"{row.model.method} {', '.join(words)}".strip()
+    return line_of_seeds(row_label(row), class_colour(place), DASHES[place // 5 % len(DASHES)], values)

@@ -214,15 +214,22 @@ def _draw_class_bars(
     else:
         axes.bar(places - 0.2, heights, 0.36, facecolor="none", edgecolor=colours, linewidth=1.0)
         axes.bar(places + 0.2, after, 0.36, color=colours)
+    is_short = len(names) * max(map(len, names)) <= _SHORT
+    _label_bars(axes, places, names, marked, 7.5 if is_short else 6.5)
+    axes.tick_params(axis="x", rotation=0 if is_short else 90)
+
+
+def _label_bars(axes: Axes, places: NDArray[np.integer], names: Sequence[str], marked: int | None, size: float) -> None:
+    """Write the names of classes below bars at `places`, in their colours, once for each part of the data."""
     axes.axhline(0, color=RULE, linewidth=0.8)
-    axes.set_xlim(-0.6, len(heights) - 0.4)
+    axes.set_xlim(-0.6, places[-1] + 0.6)
     _style(axes)
     axes.grid(False, axis="x")
-    is_short = len(names) * max(map(len, names)) <= _SHORT
-    shown = [clean_text(name) for name in names]
-    axes.set_xticks(places, shown, rotation=0 if is_short else 90, fontsize=7.5 if is_short else 6.5, parse_math=False)
-    for place, label in enumerate(axes.get_xticklabels()):
-        label.set(color=colours[place], weight="bold" if place == marked else "normal")
+    words = [clean_text(name) for name in names] * (len(places) // len(names))
+    axes.set_xticks(places, words, fontsize=size, parse_math=False)
+    for place, text in enumerate(axes.get_xticklabels()):
+        label = place % len(names)
+        text.set(color=class_colour(label), weight="bold" if label == marked else "normal")
 
 
 def _draw_task_bars(
@@ -232,13 +239,7 @@ def _draw_task_bars(
     places = np.concatenate([number * (len(names) + 1) + np.arange(len(names)) for number in range(len(tasks))])
     colours = [class_colour(label) for label in range(len(names))] * len(tasks)
     axes.bar(places, np.concatenate([part.totals for part in tasks]), 0.8, color=colours)
-    axes.axhline(0, color=RULE, linewidth=0.8)
-    axes.set_xlim(-0.8, places[-1] + 0.8)
-    _style(axes)
-    axes.grid(False, axis="x")
-    axes.set_xticks(places, [str(label) for label in range(len(names))] * len(tasks), fontsize=6)
-    for place, text in enumerate(axes.get_xticklabels()):
-        text.set(color=colours[place], weight="bold" if place % len(names) == marked else "normal")
+    _label_bars(axes, places, [str(label) for label in range(len(names))], marked, 6.0)
     for number, part in enumerate(tasks):
         middle = number * (len(names) + 1) + (len(names) - 1) / 2
         axes.annotate(
@@ -250,16 +251,8 @@ def _draw_task_bars(
 def _draw_class_curves(axes: Axes, curves: Sequence[NDArray[np.floating]], style: str = "-") -> None:
     """Draw for each class its largest attentions, (n,) in decreasing order, in its colour."""
     for label, curve in enumerate(curves):
-        marker = "o" if len(curve) <= 20 else ""
-        axes.plot(
-            np.arange(1, len(curve) + 1),
-            curve,
-            color=class_colour(label),
-            ls=style,
-            linewidth=1.2,
-            marker=marker,
-            ms=2.5,
-        )
+        line: dict[str, Any] = {"color": class_colour(label), "linestyle": style, "linewidth": 1.2, "markersize": 2.5}
+        axes.plot(np.arange(1, len(curve) + 1), curve, marker="o" if len(curve) <= 20 else "", **line)
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     axes.set_xlim(left=0)
     _style(axes)

@@ -25,7 +25,7 @@ from idwbench.runs.dataset_base import DatasetConfig
 if TYPE_CHECKING:
     from idwbench.results.store import Results
 
-__all__ = ["Keys", "Model", "Selection", "best_rows", "first_run", "measured_label"]
+__all__ = ["Keys", "Model", "Selection", "best_rows", "first_run", "measured_label", "row_label"]
 
 _FEW = 3
 _BASELINES = ("baseline", "scikit_learn")
@@ -172,6 +172,14 @@ def best_rows(chosen_from: list[Row], metric: str, axes: Sequence[str]) -> list[
     for row in chosen_from:
         first.setdefault(tuple(row.settings.get(name) for name in varying if name not in axes), row)
     return [*first.values()]
+
+
+def row_label(row: Row) -> str:
+    """Return ``idw softmax, p=2, ε=0.001``: the method, and its settings that differ from their default."""
+    fields = type(row.model).model_fields
+    usual = {f"{name} {field.default}" for name, field in fields.items()} | {"statistics"}
+    words = [word for word in row.model.parameters_label.split(", ") if word not in usual]
+    return f"{row.model.method} {', '.join(words)}".strip()
 
 
 def measured_label(row: Row, run: StoredRun, metric: str) -> str:

@@ -1,29 +1,120 @@
-"""One Vega-Lite specification for each type of chart, by altair; the page adds the colours of text and axes."""
+"""The charts of a page: one Vega-Lite specification for each type, and the sections of learning curves and heat maps.
+
+Altair makes the specifications; the page adds the colours of text and axes. Curves are those of the best settings of a
+group.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
 import numpy as np
 import pandas
 from numpy.typing import NDArray
 
-from idwbench.figures.lines import Line, line_spread
-from idwbench.figures.moons import HeatMap, number_label
+from idwbench.errors import ConfigError
+from idwbench.figures.curves import collect_curves
+from idwbench.figures.lines import Line, Panel, PanelRow, line_spread
+from idwbench.figures.moons import HeatMap, collect_heat_maps, number_label
+from idwbench.figures.runs import Selection
 from idwbench.figures.style import class_colour
+from idwbench.page.parts import Chart, Legend, Panels, Part, sentences
+from idwbench.results.records import StoredRun
 
-__all__ = ["DASHES", "bar_chart", "curve_chart", "heat_map_chart", "plane_chart", "round_number"]
+if TYPE_CHECKING:
+    from idwbench.results.store import Results
+
+__all__ = ["bar_chart", "curves_part", "heat_map_chart", "heat_maps_part", "plane_chart", "round_number"]
 
 _HEIGHT, _CELL = 190, 30  # pixels
 _POINTS = 40  # the most epochs of a curve
 _BRIGHT = 0.55  # brightness of a cell from which its text is dark
 # The dashes of Matplotlib's lines in Vega and in SVG.
-DASHES: dict[str, list[float]] = {"-": [1, 0], "--": [6, 3], "-.": [6, 2, 1.5, 2], ":": [1.5, 2.5]}
+_DASHES: dict[str, list[float]] = {"-": [1, 0], "--": [6, 3], "-.": [6, 2, 1.5, 2], ":": [1.5, 2.5]}
+
+_CURVES = (
+    "Mean over seeds against the epoch. The band is the mean ± sample standard deviation, within the range of the "
+    "seeds."
+)
+_HEAT = "Mean over seeds for each power p and each ε. Light is better; a cell has its spread and seeds in the tooltip."
 
 Rows = Sequence[Mapping[str, Any]]
+
+
+def curves_part(results: Results, runs: Sequence[StoredRun], left_out: Sequence[str] = ()) -> Part | None:
+    """Return the section of learning curves; None if no run has one."""
+    selection = Selection(results, runs)
+    try:
+        rows, _ = collect_curves(selection)
+    except ConfigError:
+        return None
+    panels: list[Panels] = []
+    heading = ""
+    for row in rows:
+        is_new = bool(row.heading) or not panels
+        heading = row.heading or heading
+        found = _panels(row, heading)
+        if is_new:
+            panels.append(found)
+        elif len(found.charts) == len(panels[-1].charts) == 1:
+            panels[-1] = _side_by_side(panels[-1], found, heading)
+        else:
+            same = found.legend == panels[-1].legend
+            panels.append(found._replace(legend=()) if same else found)
+    return Part("curves", "Learning curves", _CURVES, sentences([*left_out, *selection.left_out]), panels=tuple(panels))
+
+
+def heat_maps_part(results: Results, runs: Sequence[StoredRun], left_out: Sequence[str] = ()) -> Part | None:
+    """Return the section of heat maps; None with fewer than two powers and two values of ε."""
+    selection = Selection(results, runs)
+    try:
+        maps, source = collect_heat_maps(selection)
+    except ConfigError:
+        return None
+    if any(maps[0].cells.index.unique(level).size < 2 for level in ("power", "epsilon")):
+        return None
+    charts = tuple(
+        Chart(one.title, f"{one.title} for {len(one.cells)} pairs of power and epsilon", heat_map_chart(one))
+        for one in maps
+    )
+    notes = sentences([*left_out, *selection.left_out])
+    return Part("heat-maps", "Power and ε", _HEAT, notes, panels=(Panels(source, charts),))
+
+
+def _side_by_side(first: Panels, second: Panels, heading: str) -> Panels:
+    """Return two panels as one row, each under the name of its metric."""
+    charts = tuple(
+        chart._replace(title=" · ".join(filter(None, (panels.title.removesuffix(f" · {heading}"), chart.title))))
+        for panels in (first, second)
+        for chart in panels.charts
+    )
+    return Panels(heading, charts, tuple(dict.fromkeys((*first.legend, *second.legend))))
+
+
+def _panels(row: PanelRow, heading: str) -> Panels:
+    label, percent = row.y.label, row.y.percent
+    shown = [panel for panel in row.panels if panel.lines]
+    domain = _domain(shown, 100.0 if percent else 1.0)
+    charts = []
+    for panel in shown:
+        spec = _curve_chart(panel.lines, label, percent=percent, logarithmic=row.y.base is not None, domain=domain)
+        words = (f"{label} against the epoch", panel.title, f"{len(panel.lines)} settings")
+        charts.append(Chart(panel.title, ", ".join(filter(None, words)), spec))
+    lines = {line.label: line for panel in shown for line in panel.lines}
+    legend = (Legend(name, line.colour, " ".join(map(str, _DASHES[line.dash]))) for name, line in lines.items())
+    title = f"{label[:1].upper()}{label[1:]}{' in %' if percent and '%' not in label else ''}"
+    return Panels(f"{title} · {heading}" if heading else title, tuple(charts), tuple(legend))
+
+
+def _domain(panels: Sequence[Panel], factor: float) -> tuple[float, float]:
+    """Return the range of the means with a margin, which the panels of a row share."""
+    means = np.concatenate([line_spread(line)[1] for panel in panels for line in panel.lines])
+    low, high = factor * float(means.min()), factor * float(means.max())
+    margin = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
+    return (low - margin if low - margin > 0 or low <= 0 else 0.8 * low, high + margin)
 
 
 def round_number(value: float, digits: int = 4) -> float | None:
@@ -31,7 +122,7 @@ def round_number(value: float, digits: int = 4) -> float | None:
     return float(f"{value:.{digits}g}") if math.isfinite(value) else None
 
 
-def curve_chart(
+def _curve_chart(
     curves: Sequence[Line], label: str, *, percent: bool, logarithmic: bool, domain: tuple[float, float]
 ) -> dict[str, Any]:
     """Return lines of means over seeds, with bands of mean ± sample standard deviation within the range of the seeds.
@@ -40,7 +131,7 @@ def curve_chart(
     """
     rows = [_points(curve, 100.0 if percent else 1.0) for curve in curves]
     names = [curve.label for curve in curves]
-    dashes = alt.Scale(domain=names, range=[DASHES[curve.dash] for curve in curves])
+    dashes = alt.Scale(domain=names, range=[_DASHES[curve.dash] for curve in curves])
     kind = {"type": "log"} if logarithmic and domain[0] > 0 else {"zero": False}
     scale = alt.Scale(**kind, domain=list(domain), nice=False)
     axis = alt.Axis(title=None, tickCount=5, format="~r")
