@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["OPTIONS", "explain"]
 
 OPTIONS = {
-    "prompt": data_option(help="Text that a recorded lstm_lm reads, in place of --x."),
+    "prompt": data_option(help="Text that a recorded lstm_lm reads, in place of --x, or DATASET:SPLIT:TOKEN."),
+    "passage": data_option(help="A part of the training text, whose rank is printed; with --prompt."),
+    "steps": data_option(help="Only these steps of the training, FIRST:LAST; with --prompt."),
     "top": option(help="Number of prototypes, training samples or passages of each layer.", min=1),
     "layer": option(help="Only this layer, such as layer_0 of a recorded mlp."),
     "mask": option(
@@ -40,6 +42,8 @@ def explain(
     model: str,
     x: str | None = None,
     prompt: str | None = None,
+    passage: str | None = None,
+    steps: str | None = None,
     top: int = 10,
     layer: str | None = None,
     mask: list[str] | None = None,
@@ -56,7 +60,9 @@ def explain(
     """
     if prompt is not None:
         refuse("cannot be combined with --prompt", x=x, mask=mask, output=output)
-        return _explain_prompt(model, prompt, top, layer, db, data_dir, json)
+        options: dict[str, Any] = {"layer": layer, "passage": passage, "steps": _steps(steps), "data_dir": data_dir}
+        return _explain_prompt(model, prompt, top, db, json, options)
+    refuse("only with --prompt", passage=passage, steps=steps)
     if x is None:
         raise ExplanationError("give --x, or --prompt for a language model")
     if output is not None:
@@ -81,9 +87,17 @@ def explain(
         echo(f"figure {output}")
 
 
-def _explain_prompt(
-    model: str, prompt: str, top: int, layer: str | None, db: str, data_dir: Path | None, json: bool
-) -> None:
+def _steps(text: str | None) -> tuple[int, int] | None:
+    """Return the first and the last step of ``FIRST:LAST``."""
+    if text is None:
+        return None
+    first, _, last = text.partition(":")
+    if not (first.isdecimal() and last.isdecimal()):
+        raise ExplanationError(f"expected FIRST:LAST, such as 1:100, got {text!r}", location=("steps",))
+    return int(first), int(last)
+
+
+def _explain_prompt(model: str, prompt: str, top: int, db: str, json: bool, options: dict[str, Any]) -> None:
     from idwbench.models.saved_model import find_stored_run
 
     run = find_stored_run(model, db, ExplanationError)
@@ -91,7 +105,7 @@ def _explain_prompt(
         raise ExplanationError("a model file takes no prompt; give the key of a stored run", location=("prompt",))
     results, key = idwbench.Results(db, read_only=True), run.run_key
     with _progress() as shown:
-        explained = idwbench.explain_prompt(results, key, prompt, top, layer=layer, data_dir=data_dir, on_slots=shown)
+        explained = idwbench.explain_prompt(results, key, prompt, top, on_slots=shown, **options)
     _print_warnings(explained.warnings)
     echo_json(explained.facts()) if json else _print_passages(explained)
 
@@ -185,6 +199,8 @@ def _print_passages(explained: ExplainedPrompt) -> None:
     print_line(f"prompt {_shown(explained.tokenizer.join(explained.prompt))}")
     likely = (f"{_shown(token)} {100 * probability:.1f} %" for token, probability in explained.next_tokens[:5])
     print_line(f"next {', '.join(likely)}")
+    if explained.following is not None:
+        print_line(f"in the text {_shown(explained.following)}")
     for layer in explained.layers:
         title = f"{len(layer.passages)} passages of the {layer.hits:,} slots with the largest attention"
         echo(f"\n{layer.name}: {title}, of {layer.slots:,}")
@@ -192,7 +208,14 @@ def _print_passages(explained: ExplainedPrompt) -> None:
         columns = {name: [_cell(vars(passage)[name]) for passage in layer.passages] for name in names}
         contributions = [f"{p.contribution:+.4g}" for p in layer.passages if p.contribution is not None]
         columns |= {"contribution": contributions} if contributions else {}
-        print_table({**columns, "passage": list(map(explained.text, layer.passages))}, texts=["passage"])
+        titles = [passage.title or "" for passage in layer.passages]
+        columns |= {"title": titles} if any(titles) else {}
+        print_table({**columns, "passage": list(map(explained.text, layer.passages))}, texts=["title", "passage"])
+        above = f" ({layer.lowest.title})" if layer.lowest.title else ""
+        print_line(f"least: {_cell(layer.lowest.attention)}, {explained.text(layer.lowest)}{above}")
+        if (given := layer.given) is not None:
+            place = f"rank {given.rank:,} of {given.stretches:,} stretches of its length"
+            print_line(f"the passage: {place}, attention {_cell(given.attention)}")
 
 
 def _shown(text: str) -> str:

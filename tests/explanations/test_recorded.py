@@ -11,10 +11,12 @@ from texts import TEXT, lstm_run, text_dataset, text_file
 
 from idwbench import Results, explain_prompt, run_config, train
 from idwbench.data.dataset import Split
+from idwbench.data.text import CHARACTERS
 from idwbench.dual.recording import open_recording
 from idwbench.errors import ConfigError, ExplanationError, IdwbenchError, RecordingError
 from idwbench.explanations.explain import explain, explain_memory
 from idwbench.explanations.memory import Request
+from idwbench.explanations.source_text import TrainingText
 from idwbench.explanations.training_data import history_memory
 from idwbench.models.text_model import load_language_model
 from idwbench.results.records import StoredRun
@@ -263,6 +265,46 @@ def test_the_attended_token_is_marked_in_its_text(characters, words):
     assert explained.text(lines) == "a [⏎] b"
 
 
+def test_the_least_attention_and_the_rank_of_a_passage_are_those_of_sums_over_all_slots_of_some_steps(characters):
+    rows, steps = characters.recording.rows, characters.recording.slot_steps
+    for first, last in ((1, characters.recording.steps), (2, 3)):
+        chosen = (steps >= first - 1) & (steps < last)
+        explained = characters.explain("the c", hits=20, steps=(first, last), passage="rat ran")
+        for name, query in queries_by_hand(characters, "the c").items():
+            attention = characters.keys(name) @ query[0].astype(np.float64) + 1
+            layer = of_layer(explained, name)
+            assert layer.slots == chosen.sum() and layer.total == pytest.approx(attention[chosen].sum(), rel=1e-5)
+            assert set(layer.passages[0].rows) <= set(rows[chosen])
+            visits = np.sort(attention[np.isin(rows, layer.lowest.rows) & chosen])
+            assert layer.lowest.largest == pytest.approx(visits[0], rel=1e-4, abs=1e-5)
+            assert layer.lowest.attention == pytest.approx(visits[: layer.lowest.hits].sum(), rel=1e-4, abs=1e-4)
+            if np.sort(attention[chosen])[19] < 0:
+                assert layer.lowest.attention <= attention[chosen].min() + 1e-5
+            by_row = np.bincount(rows[chosen], attention[chosen], len(TEXT) * 10)
+            stretches = np.lib.stride_tricks.sliding_window_view(by_row, len("rat ran")).sum(1)
+            begins = [row for row in range(len(TEXT) * 10) if (TEXT * 10)[row:].startswith("rat ran")]
+            begins = [row for row in begins if row < len(stretches)]
+            assert layer.given.attention == pytest.approx(stretches[begins].max(), rel=1e-5)
+            assert layer.given.row == begins[stretches[begins].argmax()]
+            greater = int((stretches > stretches[begins].max() * (1 + 1e-6)).sum())
+            assert abs(layer.given.rank - 1 - greater) <= 12  # ties of repeated texts, rounded apart
+
+
+def test_a_prompt_can_be_a_place_in_the_text_and_passages_have_the_title_above_them(characters, words):
+    data = text_dataset(characters.path, tokens="characters")
+    explained, codes = characters.explain("text:test:40"), data.test.inputs[:41, 0].astype(int)
+    context = characters.run.config.model.context
+    assert explained.prompt == tuple(data.class_names[code] for code in codes[-context:])
+    assert explained.following == data.class_names[data.test.labels[40]] == explained.facts()["following"]
+    assert words.explain("text:train:0").prompt == ("the",) and characters.explain("the").following is None
+    assert characters.explain("the:test:40").following is None  # another text than that of the run
+    tokens = tuple("A\n\nTHE FOX\nAND\n\nhe went\nON\n\n = A Town = \n\nit is")
+    text = TrainingText(tokens, CHARACTERS)
+    places = {"THE": "THE FOX AND", "went": "THE FOX AND", "ON": "THE FOX AND", "it is": "A Town"}
+    assert {part: text.title(text.find(part)[0]) for part in places} == places
+    assert text.title(0) == "A" and TrainingText(tuple("no title"), text.tokenizer).title(3) is None
+
+
 def test_warnings_say_what_was_not_read_or_not_known(words):
     explained = words.explain("the cat sat on the xylophone")
     assert explained.prompt == ("sat", "on", "the", "<unk>")
@@ -277,6 +319,11 @@ def test_warnings_say_what_was_not_read_or_not_known(words):
     [
         ({"prompt": ""}, "prompt: expected at least one character"),
         ({"top": 0}, "top: expected at least 1, got 0"),
+        ({"steps": (3, 2)}, "steps: expected steps from 1 to 24, the first before the last, got 3:2"),
+        ({"passage": "no fox"}, "passage: it is no part of the training text (line ends and spaces count)"),
+        ({"passage": ""}, "passage: expected a part of the training text"),
+        ({"prompt": "text:tset:3"}, "prompt: the data set text has no split 'tset' (did you mean 'test'?)"),
+        ({"prompt": "text:test:999"}, "prompt: the test text of text has the tokens 0 to 45, got 999"),
         ({"layer": "lstm.inputs"}, "layer: the recording has no layer 'lstm.inputs' (did you mean 'lstm.input'?)"),
     ],
 )

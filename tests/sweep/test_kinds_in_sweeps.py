@@ -34,7 +34,7 @@ SMALL = "depth: 1, width: 8, heads: 2, context: 8"
 SWEEPS = {
     MOONS: {
         "{method: [idw, inv_dist], prototypes: 2, power: [1, 2]}": 8,
-        "{method: [idw, additive], prototypes: 2, weighting: [softmax, sparsemax]}": 8,
+        "{method: [neg_dist, additive], prototypes: 2, weighting: [softmax, sparsemax]}": 8,
         "{kind: baseline, method: [kmeans, samples], prototypes: 4}": 4,
         "{kind: patch_study, cases: [wrong, special], method: idw, prototypes: 2}": 4,
         "{kind: kernel_regression, kernel: [gaussian, boxcar], bandwidth: [0.1, loo]}": 4,
