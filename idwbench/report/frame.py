@@ -1,7 +1,7 @@
 """The tidy table of runs on which all reports stand: a row for each run, what groups it and its metrics as columns.
 
-It is the table of `idwbench.results.store.Results.run_table` with ``kind``, identities of ``data``, ``model`` and
-``protocol``, and ``row``, the number of the row of a report that runs with these share.
+It is the table of `idwbench.results.store.Results.run_table` with ``kind``, numbers of ``data``, ``model`` and
+``protocol`` that equal ones share, and ``row``, the number of the row of a report that runs with these share.
 
 Spread is over seeds of runs, or of the data: runs of one setting on data sets that differ only in their seed, with one
 run on each, are *replicates*, since each data set is a new split or a new sample. They have ``data_seeds``, the column
@@ -11,7 +11,6 @@ that nothing random affects but its data, such as kernel regression, has the sam
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -55,7 +54,7 @@ class Row:
         number: The number of the row in its table.
         config: The settings of the runs, with any of their seeds.
         model: The model.
-        data: The identity of the data.
+        data: The number of the data, which rows on the same data share.
         data_seeds: The seeds of the data that are replicates; empty if seeds of runs are.
         run_keys: The keys of the complete runs.
         n: Number of complete runs.
@@ -68,7 +67,7 @@ class Row:
     number: int
     config: RunConfig
     model: ModelConfig
-    data: str
+    data: int
     data_seeds: tuple[int, ...]
     run_keys: tuple[str, ...]
     n: int
@@ -101,17 +100,14 @@ def run_table(runs: Runs) -> pandas.DataFrame:
 
         runs = runs_frame(runs)
     settings = runs.drop_duplicates("setting").set_index("setting").config
-    data = [_identity(config.dataset, "path", "seed") for config in settings]
-    seeds = [config.dataset.seed for config in settings]
     facts = {
         "kind": [config.model.kind for config in settings],
         "headline": [HEADLINES[config.dataset.task].name for config in settings],
         "is_deterministic": [config.model.is_deterministic for config in settings],
-        "data": [sys.intern(f"{text} {seed}") for text, seed in zip(data, seeds, strict=True)],
-        "data_without_seed": data,
-        "data_seed": seeds,
-        "model": [_identity(config.model) for config in settings],
-        "protocol": [_identity(config.protocol) for config in settings],
+        "data_seed": [config.dataset.seed for config in settings],
+        "data_without_seed": _numbers((config.dataset for config in settings), "path", "seed"),
+        "model": _numbers(config.model for config in settings),
+        "protocol": _numbers(config.protocol for config in settings),
     }
     types = {"is_deterministic": bool, "data_seed": int}
     table = runs.join(pandas.DataFrame(facts, index=settings.index).astype(types), on="setting")
@@ -121,17 +117,21 @@ def run_table(runs: Runs) -> pandas.DataFrame:
         table = table.loc[order.drop_duplicates("result").index.sort_values()]
     table["data_seeds"] = _replicates(table)
     is_pooled = table.data_seeds.astype(bool)
-    table["data"] = table.data_without_seed.where(is_pooled, table.data)
+    table["data"] = table.groupby(["data_without_seed", table.data_seed.mask(is_pooled, -1)], sort=False).ngroup()
     table["replicate"] = table.data_seed.where(is_pooled, table.seed)
     table["row"] = table.groupby(["data", "model", "protocol"], sort=False).ngroup()
     return table
 
 
-def _identity(settings: Settings, *without: str) -> str:
-    """Return a text that is equal for equal settings but those in `without`."""
-    values = {name: value for name, value in settings if name not in without}
-    text = str({name: sorted(value.items()) if isinstance(value, dict) else value for name, value in values.items()})
-    return sys.intern(text)  # thousands of settings share a protocol and a data set
+def _numbers(several: Iterable[Settings], *without: str) -> list[int]:
+    """Return a number for each of several settings; those that are equal, but for the ones in `without`, share it."""
+    numbers: list[int] = []
+    places: dict[str, int] = {}
+    for settings in several:
+        known = ((name, value) for name, value in settings if name not in without)
+        text = str([(name, sorted(value.items()) if isinstance(value, dict) else value) for name, value in known])
+        numbers.append(places.setdefault(text, len(places)))
+    return numbers
 
 
 def _replicates(table: pandas.DataFrame) -> pandas.Series[Any]:
@@ -203,7 +203,7 @@ def rows(table: pandas.DataFrame, metric: str) -> list[Row]:
         seeds = replicates[complete].tolist()
         by_seed = {split: dict(zip(seeds, column[complete].tolist(), strict=True)) for split, column in values.items()}
         n_parameters = next((int(size) for size in sizes[complete] if not pandas.isna(size)), None)
-        facts = (data[first], data_seeds[first], tuple(keys[complete]), len(complete), len(own) - len(complete))
+        facts = (int(data[first]), data_seeds[first], tuple(keys[complete]), len(complete), len(own) - len(complete))
         statistics = {split: one for split, by in by_seed.items() if (one := statistic(by)) is not None}
         config: RunConfig = configs[first]
         every.append(Row(int(number), config, config.model, *facts, n_parameters, statistics, table))

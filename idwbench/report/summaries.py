@@ -116,12 +116,10 @@ def summarise(runs: Runs, metric: str | None = None, *, intervals: bool = False)
     table = run_table(runs)
     if metric is not None:
         check_metric(table, metric)
-    settings = table.drop_duplicates("setting")
-    order = dict(
-        zip(settings.setting, map(_order, settings.config, settings.dataset, settings.data_seeds), strict=True)
-    )
-    places = pandas.Categorical(table.setting, sorted(order, key=order.__getitem__)).codes
-    table = table.iloc[places.argsort(kind="stable")]
+    first = table.drop_duplicates("setting")
+    order = map(_order, first.config, first.dataset, first.data_seeds)
+    ordered = [setting for _, setting in sorted(zip(order, first.setting, strict=True))]
+    table = table.iloc[pandas.Categorical(table.setting, ordered).codes.argsort(kind="stable")]
     measured = {name: with_metric(table, name) for name in ([metric] if metric else table.headline.unique())}
     groups: list[tuple[str, pandas.DataFrame]] = []
     n_lacking = 0
