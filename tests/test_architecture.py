@@ -169,8 +169,8 @@ def test_a_protocol_option_is_declared_once_and_used_by_the_engines_alone(option
     # A recording keeps them, and the history of keys reads them, for their coefficients.
     # Parameters of an estimator are written out, as scikit-learn demands; one more need not be among them.
     # A claim compares protocols.
-    of_history = {"claims/formation.py", "training/module_training.py", "training/replay.py", "estimators/prototypes.py"}
-    files = {file for file in mentioning(option) if not file.startswith("dual/")} - of_history
+    of_history = {"training/module_training.py", "training/replay.py", "estimators/prototypes.py"}
+    files = {file for file in mentioning(option) if not file.startswith(("claims/", "dual/"))} - of_history
     assert "runs/protocol.py" in files
     assert all(file == "runs/protocol.py" or file.startswith("training/") for file in files)
     assert len(files) <= 3
