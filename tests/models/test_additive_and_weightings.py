@@ -139,7 +139,7 @@ def test_what_is_not_supported_is_refused_in_one_line(what, trained, store, path
     assert isinstance(raised.value, IdwbenchError | ValueError) and "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("weighting", WEIGHTINGS.keys() - {"exact_match"})
+@pytest.mark.parametrize("weighting", sorted(WEIGHTINGS.keys() - {"exact_match"}))
 def test_the_weighting_of_a_method_itself_is_no_setting_and_another_one_is(weighting):
     for method, own in (("idw", "softmax"), ("fc_relu", "relu")):
         plain, other = (

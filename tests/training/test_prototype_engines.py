@@ -164,7 +164,7 @@ def test_bounded_keys_stay_in_the_range_of_the_data_and_are_those_of_a_plain_loo
         assert ((unbounded.arrays["keys"] < low) | (unbounded.arrays["keys"] > high)).any()
 
 
-@pytest.mark.parametrize("weighting", WEIGHTINGS.keys() - {"exact_match"})
+@pytest.mark.parametrize("weighting", sorted(WEIGHTINGS.keys() - {"exact_match"}))
 def test_every_weighting_equals_a_plain_loop_in_pytorch(weighting, monkeypatch):
     start_with(monkeypatch)
     place = list(WEIGHTINGS).index(weighting)
