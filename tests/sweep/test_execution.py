@@ -309,7 +309,7 @@ def test_a_search_waits_for_runs_that_another_process_trains_also_again(tmp_path
         pauses.append(seconds)
         other.release([run.run_key])
 
-    monkeypatch.setattr("idwbench.sweep.runner.time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr("idwbench.sweep.runner.time", SimpleNamespace(sleep=sleep, monotonic=lambda: 0.0))
     status = run_sweep(spec, db, wait=is_stored)
     assert (status.running, status.complete, len(pauses)) == (0, status.total, 1)
 

@@ -66,7 +66,7 @@ def test_a_sweep_waits_with_growing_pauses_for_the_runs_that_others_train(spec, 
             other(lambda store, keys: store.release(keys[1:]))
         assert len(pauses) < 11
 
-    monkeypatch.setattr(runner, "time", SimpleNamespace(sleep=pause))
+    monkeypatch.setattr(runner, "time", SimpleNamespace(sleep=pause, monotonic=lambda: 0.0))
     status = run_sweep(spec, db, observer=observer, wait=True)
     assert (status.complete, status.failed, status.running) == (3, 1, 0)
     assert pauses == [0.5, 1, 2, 4, 8, 16, 30, 30, 30, 30]
@@ -82,17 +82,19 @@ def test_a_run_that_is_removed_elsewhere_is_no_longer_waited_for(spec, db, other
             connection.execute(delete(run_table).where(run_table.c.run_key == keys[0]))
         other(lambda store, keys: store.release(keys[1:]))
 
-    monkeypatch.setattr(runner, "time", SimpleNamespace(sleep=remove))
+    monkeypatch.setattr(runner, "time", SimpleNamespace(sleep=remove, monotonic=lambda: 0.0))
     assert run_sweep(spec, db, wait=True).complete == 3
 
 
 def test_a_sweep_that_waits_takes_over_runs_whose_process_is_silent(spec, db, other, monkeypatch):
     observer = Mock(spec=Observer)
-    monkeypatch.setattr(runner, "time", SimpleNamespace(sleep=lambda seconds: seen_last(db, timedelta(minutes=11))))
+    silent = SimpleNamespace(sleep=lambda seconds: seen_last(db, timedelta(minutes=11)), monotonic=lambda: 0.0)
+    monkeypatch.setattr(runner, "time", silent)
     status = run_sweep(spec, db, observer=observer, wait=True)
     assert status.complete == 4
     assert (received(observer.waiting), received(observer.taken_over)) == ([3], [3])
-    monkeypatch.setattr(runner, "time", SimpleNamespace(sleep=lambda seconds: pytest.fail("slept")))
+    sleepless = SimpleNamespace(sleep=lambda seconds: pytest.fail("slept"), monotonic=lambda: 0.0)
+    monkeypatch.setattr(runner, "time", sleepless)
     assert run_sweep(spec, db, wait=True).complete == 4
 
 
@@ -114,7 +116,7 @@ def test_a_study_of_a_network_trained_elsewhere_stays_planned_or_is_waited_for_w
         if len(pauses) == 3:
             seen_last(db, timedelta(minutes=11))
 
-    monkeypatch.setattr(runner, "time", SimpleNamespace(sleep=pause))
+    monkeypatch.setattr(runner, "time", SimpleNamespace(sleep=pause, monotonic=lambda: 0.0))
     observer, status = Mock(spec=Observer), run_sweep(spec, db)
     assert (status.planned, status.failed, pauses) == (1, 0, [])
     assert run_sweep(spec, db, wait=True, observer=observer).complete == 1
