@@ -33,7 +33,7 @@ from idwbench.report.tables import (
     caption,
     row_columns,
     row_record,
-    setting_column,
+    setting_columns,
     statistic_columns,
 )
 from idwbench.runs.metrics import METRICS
@@ -161,7 +161,7 @@ def _table(
         title="",
         columns=(
             ranks,
-            *(setting_column(name, [row.settings.get(name, MISSING) for row in rows]) for name in settings),
+            *setting_columns(settings, rows),
             *row_columns(rows, N_RUNS, DIVERGED),
             *statistic_columns(metric, known, {*known} - {"train"} or known),
             *row_columns(rows, *ROW_COLUMNS),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
+from functools import partial
 
 from idwbench.report.frame import Row, Runs, rows, run_table
 from idwbench.report.labels import count_label
 from idwbench.report.statistics import Statistic
-from idwbench.report.tables import MISSING, Column, Table, nonempty
+from idwbench.report.tables import MISSING, Column, Line, Table, line_records, nonempty
 from idwbench.runs.metrics import METRICS, PATCH_MEASURES, PATCH_WAYS
 
 __all__ = ["TOGETHER", "WAY_LABELS", "Compared", "compared_models", "repair_tables"]
@@ -69,25 +69,20 @@ def repair_tables(runs: Runs) -> tuple[Table, ...]:
 
 def _table(model: Compared, suffix: str) -> Table:
     row, statistics = model
+    words = "in one network" if suffix else "one at a time"
     measures = PATCH_MEASURES if suffix else (*PATCH_MEASURES, "relative_radius")
     ways = [way for way in PATCH_WAYS if way in statistics[f"success{suffix}"]]
     known = {measure: [statistics[f"{measure}{suffix}"].get(way) for way in ways] for measure in measures}
     columns = [Column("way", "way", [WAY_LABELS[way] for way in ways])]
     columns += [Column(name, _HEADERS.get(name, name), _texts(name, own), numeric=True) for name, own in known.items()]
-    words = "in one network" if suffix else "one at a time"
     cases = statistics["patched"]["cases"].mean
     title = f"{row.config.dataset_label} · {row.model.label} · {cases:g} wrong inputs {words}"
     notes = (f"{count_label(row.n, 'seed')}. {_NOTES[0]}", *_NOTES[1:])
-
-    def records() -> Iterator[dict[str, Any]]:
-        for place, way in enumerate(ways):
-            record = {**row.settings, "n": row.n, "mended": words, "way": way}
-            for name, own in known.items():
-                one = own[place]
-                record |= {f"{name}_mean": one and one.mean, f"{name}_std": one and one.std}
-            yield record
-
-    return Table(title, nonempty(columns), (0,) * len(ways), notes=notes, records=lambda: [*records()])
+    lines = [
+        Line(row, {"mended": words, "way": way}, {name: own[place] for name, own in known.items()})
+        for place, way in enumerate(ways)
+    ]
+    return Table(title, nonempty(columns), (0,) * len(ways), notes=notes, records=partial(line_records, lines))
 
 
 def _texts(measure: str, known: list[Statistic | None]) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from idwbench.report.frame import Row
 from idwbench.report.labels import metric_label, plain_value, value_label
@@ -23,13 +23,16 @@ __all__ = [
     "REMOVABLE",
     "ROW_COLUMNS",
     "Column",
+    "Line",
     "Table",
     "caption",
+    "line_records",
     "nonempty",
     "row_columns",
     "row_record",
-    "setting_column",
+    "setting_columns",
     "statistic_columns",
+    "statistic_values",
 ]
 
 MISSING = "–"
@@ -108,17 +111,19 @@ def nonempty(columns: Iterable[Column], kept: Collection[str] = ()) -> tuple[Col
     )
 
 
-def setting_column(name: str, values: Sequence[object]) -> Column:
-    """Return the values of a setting, named as in `Results.to_frame`."""
-    header = _HEADERS.get(name, name.removeprefix("dataset_").replace("_", " "))
-    numbers = (isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-    numeric = all(is_number or value in (None, MISSING) for is_number, value in zip(numbers, values, strict=True))
-    texts = [plain_value(value)[: _DIGEST if name.endswith("sha256") else None] for value in values]
-    return Column(name, header, texts, numeric)
+def setting_columns(names: Iterable[str], rows: Sequence[Row]) -> Iterator[Column]:
+    """Yield the values of settings by rows, which are named as in `Results.to_frame`."""
+    for name in names:
+        values = [row.settings.get(name, MISSING) for row in rows]
+        header = _HEADERS.get(name, name.removeprefix("dataset_").replace("_", " "))
+        numbers = (isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+        numeric = all(is_number or value in (None, MISSING) for is_number, value in zip(numbers, values, strict=True))
+        texts = [plain_value(value)[: _DIGEST if name.endswith("sha256") else None] for value in values]
+        yield Column(name, header, texts, numeric)
 
 
 def statistic_columns(
-    metric: str,
+    metric: str | None,
     known: Mapping[str, Sequence[Statistic | None]],
     compared: Collection[str] = (),
     headers: Mapping[str, str] | None = None,
@@ -126,18 +131,19 @@ def statistic_columns(
     """Yield a column of means with their spread for each name, and after it their intervals if there are any.
 
     Args:
-        metric: That of the statistics.
+        metric: That of the statistics; None if the columns are named by their metrics.
         known: The statistics of the rows by the name of the column, such as a split.
         compared: Names of columns in which the best are marked.
         headers: The headers of columns that differ from their names.
     """
     for name, statistics in known.items():
-        texts = [MISSING if one is None else value_label(metric, one.mean, one.std) for one in statistics]
+        of = metric or name
+        texts = [MISSING if one is None else value_label(of, one.mean, one.std) for one in statistics]
         best = [one is not None and one.best for one in statistics] if name in compared else ()
         yield Column(name, (headers or {}).get(name, name), texts, numeric=True, best=best)
         intervals = [one and one.interval for one in statistics]
         if any(intervals):
-            texts = [value_label(metric, one.low, one.high, " to ") if one else MISSING for one in intervals]
+            texts = [value_label(of, one.low, one.high, " to ") if one else MISSING for one in intervals]
             yield Column(f"{name} interval", f"{name} 95 % interval", texts, numeric=True)
 
 
@@ -161,6 +167,27 @@ def row_columns(rows: Sequence[Row], *facts: RowColumn) -> Iterator[Column]:
         texts = [text(fact(row)) for row in rows]
         if any(text not in ("", MISSING) for text in texts):
             yield Column(name, _HEADERS.get(name, name.replace("_", " ")), texts, name not in _TEXTS)
+
+
+class Line(NamedTuple):
+    """A line of the table of a study: a row, what tells the line from others of the row, and statistics by name."""
+
+    row: Row
+    facts: Mapping[str, Any]
+    statistics: Mapping[str, Statistic | None]
+
+
+def line_records(lines: Iterable[Line]) -> list[dict[str, Any]]:
+    """Return for each line the settings of its row, the facts, and the statistics with full precision."""
+    return [{**row.settings, "n": row.n, **facts, **statistic_values(statistics)} for row, facts, statistics in lines]
+
+
+def statistic_values(statistics: Mapping[str, Statistic | None]) -> dict[str, Any]:
+    """Return means and standard deviations with full precision as ``NAME_mean`` and ``NAME_std``."""
+    values: dict[str, Any] = {}
+    for name, one in statistics.items():
+        values |= {f"{name}_mean": one and one.mean, f"{name}_std": one and one.std}
+    return values
 
 
 def row_record(row: Row, metric: str) -> dict[str, Any]:
