@@ -33,9 +33,9 @@ OPTIONS = {
     "output": option("-o", "--output", help="Figure to write (.png, .svg, .pdf), with pictures of the memory."),
 }
 # Columns of names; the others are numbers.
-_TEXTS = ("source", "class", "task")
+_TEXTS = ("source", "class", "task", "nearest", "outside")
 _NOUNS = {"prototypes": "prototypes", "training data": "training samples", "history of training": "slots"}
-_MOST_NUMBERS = 6
+_MOST_NUMBERS, _MOST_OUTSIDE = 6, 3
 
 
 def explain(
@@ -127,10 +127,15 @@ def _print_explanation(explained: Explanation) -> None:
     known = explained.class_name(query.label) or ("" if query.target is None else _numbers(query.target.tolist()))
     print_line(explained.model)
     print_line(f"input {query.text}{f', target {known}' if known else ''}")
+    if query.missing:
+        print_line(f"without a value, and filled in as in the training data: {', '.join(query.missing)}")
     print_line(f"answer {_answer(explained, explained.answer)}")
     for layer, facts in zip(explained.layers, explained.facts()["layers"], strict=True):
         echo(f"\n{_title(explained, layer)}")
         print_table(_items(explained, facts["items"]), texts=_TEXTS)
+        if compared := explained.comparison(layer):
+            echo()
+            print_table(compared, texts=compared)
     if explained.class_names:
         echo(f"\ntotal {explained.weight_name} by class (* the largest)")
         print_table(_classes(explained), texts=_TEXTS)
@@ -144,6 +149,8 @@ def _items(explained: Explanation, items: Sequence[dict[str, Any]]) -> dict[str,
     value = () if explained.class_names else ("value",)
     names = ("source", "class", "task", *visits, "step", explained.weight_name, "contribution", *value)
     columns = {name: [_cell(item[name]) for item in items] for name in names}
+    columns |= {"nearest": [_nearest(item["nearest"]) for item in items]}
+    columns |= {"outside": [_outside(item["outside"]) for item in items]}
     return {name: column for name, column in columns.items() if any(column)}
 
 
@@ -151,6 +158,19 @@ def _cell(value: Any) -> str:
     if isinstance(value, list):
         return _numbers(value)
     return f"{value:.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value or ""
+
+
+def _nearest(facts: dict[str, Any] | None) -> str:
+    """Return the row of the training data nearest to a prototype with its class."""
+    if facts is None:
+        return ""
+    return f"{facts['source']} ({facts['label']})" if facts["label"] else str(facts["source"])
+
+
+def _outside(names: Sequence[str] | None) -> str:
+    """Return the features in which a prototype lies outside the range of the training data; of many their number."""
+    names = names or ()
+    return f"{len(names)} features" if len(names) > _MOST_OUTSIDE else ", ".join(names)
 
 
 def _title(explained: Explanation, layer: LayerAttention) -> str:

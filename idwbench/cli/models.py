@@ -53,6 +53,7 @@ def _card_facts(card: dict[str, Any]) -> dict[str, Any]:
         "score": card["formula"],
         "prototypes": card["prototypes"],
         "features": f"{card['features']}{f' ({image} pixels)' if image else ''}",
+        "columns": ", ".join(map(_column, card.get("columns", ()))),
         "classes" if card["classes"] else "outputs": ", ".join(card["classes"]) or card["outputs"],
         "dataset": dataset.get("label"),
         "sha256 of the data": dataset.get("sha256"),
@@ -66,6 +67,12 @@ def _card_facts(card: dict[str, Any]) -> dict[str, Any]:
         **{name: text for name, text in card["provenance"].items() if name != "versions"},
         "versions": _pairs(card["provenance"].get("versions")),
     }
+
+
+def _column(column: dict[str, Any]) -> str:
+    """Return ``island (Biscoe, Dream, Torgersen)`` of a column of categories, and the name of one of numbers."""
+    categories = column.get("categories")
+    return f"{column['name']} ({', '.join(categories)})" if categories else column["name"]
 
 
 def _patch(record: dict[str, Any], classes: list[str]) -> str:

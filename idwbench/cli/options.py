@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 # Settings of data sets with an option of their own; the others are given as KEY=VALUE.
-DATASET_SETTINGS = ("validation", "task", "label")
+DATASET_SETTINGS = ("validation", "task", "label", "drop")
 
 argument, option = typer.Argument, typer.Option
 # Those of a panel of a command's help, below the options without one.
@@ -79,8 +79,8 @@ OPTIONS = {
     "output": option("-o", "--output", help="File to write: .csv, .md, .tex, .json or .txt."),
     "format": option(help="Format of the table (default: the format of the file -o, or rich)."),
     "x": data_option(
-        help="Input in the data's own units: numbers (0.0,1.0), an .npy or image file, or DATASET:SPLIT:INDEX "
-        "(mnist:test:17)."
+        help="Input in the data's own units: numbers (0.0,1.0), columns of a table by name (width=1.5,kind=oak), "
+        "an .npy or image file, or DATASET:SPLIT:INDEX (mnist:test:17)."
     ),
     "dataset_option": data_option(help="A setting of the data set, KEY=VALUE; may be repeated."),
     "parameter": model_option(help="A parameter of a plugin's method, KEY=VALUE; may be repeated."),
@@ -185,6 +185,7 @@ def _settings() -> Iterator[inspect.Parameter]:
             field = properties[name]
             kinds = {one["type"] for one in field.get("anyOf", [field])}
             kind: Any = float if "number" in kinds else int if "integer" in kinds else str
+            kind = list[str] if "array" in kinds else kind
             parser = number if {"integer", "number"} <= kinds else None
             yield _parameter(name, kind, option(help=field["description"], rich_help_panel=panel, parser=parser))
 

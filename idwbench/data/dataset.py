@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from idwbench.data.columns import Columns
 from idwbench.runs.dataset_base import DatasetConfig, Task
 from idwbench.runs.metrics import evaluate
 
@@ -179,6 +180,7 @@ class Dataset(TrainingData):
         image_shape: (height, width) if an input is an image, or None.
         sha256: Checksum of the content.
         validation: Rows of the training data that are not trained on, or None.
+        columns: Those of a table, or None.
     """
 
     config: DatasetConfig
@@ -188,6 +190,7 @@ class Dataset(TrainingData):
     image_shape: tuple[int, int] | None
     sha256: str
     validation: Split | None = None
+    columns: Columns | None = None
 
     def __post_init__(self) -> None:
         """Check that the splits fit each other."""

@@ -1,7 +1,7 @@
 """The user's own tables: ``.csv`` files, and ``.npz`` files with X_train, y_train, X_test and y_test.
 
-A CSV file has a header, a column to predict, and numbers in all other columns. Columns are separated by commas, or by
-semicolons or tabs if the header has no comma.
+A CSV file has a header, a column to predict, and numbers or categories in all other columns. Columns are separated by
+commas, or by semicolons or tabs if the header has no comma.
 """
 
 import csv
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from idwbench.data.columns import Column, Columns
 from idwbench.data.dataset import Scaling
 from idwbench.data.preparation import RawData, RawSplit, ScalingChoice
 from idwbench.errors import DatasetError, did_you_mean
@@ -32,6 +33,8 @@ _HEADER_LENGTH = 2**16  # beyond any header, as far as separators matter
 # A column of decimal numbers with more different values than this holds no classes, although all may be whole (151.0).
 MOST_DECIMAL_CLASSES = 20
 WHOLE_NUMBER = re.compile("0|-?[1-9][0-9]{0,17}")
+# A column of texts with more different ones holds names or remarks, no categories.
+MOST_CATEGORIES = 100
 DECIMAL_COMMA = re.compile(" *[-+]?[0-9]+,[0-9]+ *")
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -46,7 +49,7 @@ def load_csv(config: CsvConfig, folder: Path) -> RawData:
     Raises:
         DatasetError: the table is not valid; the message names row and column.
     """
-    frame, texts = _read_csv(Path(config.path), config.label)
+    frame, texts = _read_csv(Path(config.path), config.label, config.drop)
     class_names: tuple[str, ...] = ()
     targets: NDArray[Any]
     if config.task == "regression":
@@ -56,16 +59,17 @@ def load_csv(config: CsvConfig, folder: Path) -> RawData:
         names = _classes(labels)
         class_names = tuple(map(str, names.tolist()))
         targets = np.searchsorted(names, labels)
-    whole = RawSplit(_numbers(frame.drop(columns=config.label)), targets)
+    columns, codes = _coded(frame.drop(columns=[config.label, *config.drop]))
+    whole = RawSplit(codes, targets)
     train, test = whole.split(config.test_fraction, np.random.RandomState(config.seed))
     if len(test.targets) == 0:
         problem = "no class has two rows" if class_names else "has only one row"
         raise DatasetError(f"{problem}: one for train and one for test are needed")
     scaling: ScalingChoice = "features" if config.scaling == "standard" else Scaling.identity()
-    return RawData(train, test, class_names=class_names, scaling=scaling)
+    return RawData(train, test, class_names=class_names, scaling=scaling, columns=columns)
 
 
-def _read_csv(path: Path, label: str) -> tuple[Any, list[str]]:
+def _read_csv(path: Path, label: str, drop: Sequence[str]) -> tuple[Any, list[str]]:
     """Return the table with the numbers that pandas finds, and the texts of the column `label`."""
     import pandas as pd
 
@@ -74,7 +78,7 @@ def _read_csv(path: Path, label: str) -> tuple[Any, list[str]]:
     try:
         # Two rows: with a first row longer than the header pandas would assume an index column.
         header = pd.read_csv(io.BytesIO(content), sep=sep, header=None, nrows=2, dtype=str, na_filter=False).iloc[0]
-        _check_header([name.strip() for name in header], label)
+        _check_header([name.strip() for name in header], label, drop)
         frame = pd.read_csv(io.BytesIO(content), sep=sep, low_memory=False).rename(columns=str.strip)
         # Labels are read separately, as text: "NA" and "None" are not missing values.
         column = next(name for name in header if name.strip() == label)
@@ -96,7 +100,7 @@ def column_separator(text: str) -> str:
     return separators[0] if len(separators) == 1 else ","
 
 
-def _check_header(names: list[str], label: str) -> None:
+def _check_header(names: list[str], label: str, drop: Sequence[str]) -> None:
     if "" in names:
         raise DatasetError(f"column {names.index('') + 1} has no name; a row index must be left out or named")
     twice = next((name for position, name in enumerate(names) if name in names[:position]), None)
@@ -109,7 +113,11 @@ def _check_header(names: list[str], label: str) -> None:
         elif len(names) > LISTED_COLUMNS and not get_close_matches(label.casefold(), map(str.casefold, names)):
             hint = f"there are {len(names)}: {', '.join(names[:3])}, … {names[-1]}"
         raise DatasetError(f"no column is named {label!r}, the column to predict", location=("label",), hint=hint)
-    if len(names) == 1:
+    for name in drop:
+        if name not in names or name == label:
+            problem = f"{name!r} is the column to predict" if name == label else f"no column is named {name!r}"
+            raise DatasetError(problem, location=("drop",), hint=did_you_mean(name, names) if name != label else "")
+    if len({*names} - {*drop}) == 1:
         raise DatasetError(f"has no column but {label!r}, the column to predict")
 
 
@@ -132,19 +140,75 @@ def _labels(texts: list[str], column: Any) -> NDArray[Any]:
     return np.array(texts)
 
 
-def _numbers(columns: Any) -> NDArray[np.float64]:
+def _coded(frame: Any) -> tuple[Columns, NDArray[np.float64]]:
+    """Return the columns of a table, and its rows (n, columns) as numbers: positions of categories, NaN if missing.
+
+    Texts are categories in the order of the alphabet, unless most are numbers: then one that is none is refused.
+    """
+    columns, codes = [], []
+    for name, column in frame.items():
+        if _is_numeric(column) or _are_mostly_numbers(column):
+            columns.append(Column(str(name)))
+            codes.append(_numbers(frame[[name]], missing=True)[:, 0])
+            continue
+        texts = column.astype(str).str.strip().where(column.notna())
+        categories = sorted(texts.dropna().unique())
+        _check_categories(str(name), texts, categories)
+        columns.append(Column(str(name), tuple(categories)))
+        places = {category: float(place) for place, category in enumerate(categories)}
+        codes.append(texts.map(places).to_numpy(np.float64))
+    return Columns(tuple(columns)), np.ascontiguousarray(np.stack(codes, axis=1))
+
+
+def _is_numeric(column: Any) -> bool:
     import pandas as pd
 
+    return bool(pd.api.types.is_numeric_dtype(column)) and column.dtype.kind != "c"
+
+
+def _are_mostly_numbers(column: Any) -> bool:
+    """Return whether at least half of the texts are numbers, or would be with decimal points."""
+    import pandas as pd
+
+    texts = column.dropna().astype(str)
+    with_points = texts.where(~texts.str.fullmatch(DECIMAL_COMMA), texts.str.replace(",", "."))
+    return bool(pd.to_numeric(with_points, errors="coerce").notna().mean() >= 0.5)
+
+
+def _check_categories(name: str, texts: Any, categories: Sequence[str]) -> None:
+    """Raise `DatasetError` for dates, and for texts that differ in too many rows."""
+    import pandas as pd
+
+    dates = pd.to_datetime(texts.dropna(), errors="coerce", format="ISO8601")
+    leave_out = f"leave it out with drop: {name}"
+    if len(dates) and dates.notna().mean() >= 0.5:
+        row = int((texts.notna()).to_numpy().argmax())
+        problem = f"row {row + 1}, column {name!r}: {texts.iloc[row]!r} is a date, which is no number and no category"
+        raise DatasetError(problem, hint=f"{leave_out}, or write what matters of it, such as the month, as a number")
+    if len(categories) > MOST_CATEGORIES or (len(categories) > 10 and 2 * len(categories) > len(texts)):
+        problem = (
+            f"column {name!r} holds {len(categories)} different texts in {len(texts)} rows, too many for categories"
+        )
+        raise DatasetError(problem, hint=leave_out)
+
+
+def _numbers(columns: Any, *, missing: bool = False) -> NDArray[np.float64]:
+    """Return the numbers of columns, in which some may be `missing`: NaN."""
+    import pandas as pd
+
+    numeric = {}
     for name, column in columns.items():
-        if not pd.api.types.is_numeric_dtype(column) or column.dtype.kind == "c":
-            numbers = pd.to_numeric(column, errors="coerce")
-            row = int((numbers.isna() & column.notna()).to_numpy().argmax())
+        numbers = column if _is_numeric(column) else pd.to_numeric(column, errors="coerce")
+        wrong = (numbers.isna() & column.notna()).to_numpy()
+        if wrong.any():
+            row = int(wrong.argmax())
             text = column.iloc[row]
             is_decimal = isinstance(text, str) and DECIMAL_COMMA.fullmatch(text) is not None
             hint = "write decimal points, not commas" if is_decimal else ""
             raise DatasetError(f"row {row + 1}, column {name!r}: {text!r} is not a number", hint=hint)
-    values = columns.to_numpy(dtype=np.float64)
-    unusable = _first_unusable(values)
+        numeric[name] = numbers.to_numpy(np.float64)
+    values = np.stack([*numeric.values()], axis=1)
+    unusable = _first_unusable(np.where(np.isnan(values), 0.0, values) if missing else values)
     if unusable is not None:
         (row, position), value = unusable
         problem = "the value is missing" if np.isnan(value) else f"{value:g} is not a number that float32 can hold"

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from idwbench.data.columns import Columns
 from idwbench.data.dataset import Dataset, Scaling, Split, array_sha256
 from idwbench.errors import DatasetError
 from idwbench.runs.dataset_base import CorruptibleConfig, DatasetConfig, LanguageConfig
@@ -68,6 +69,7 @@ class RawData:
         sha256: Checksum of the files that were read; None for that of the scaled arrays.
         validation: Validation data that is not split off the training data, or None.
         target_scaling: Scaling of the targets of a regression; None for standardisation.
+        columns: Those of a table, whose rows are codes (n, columns), see `idwbench.data.columns`; None for other data.
     """
 
     train: RawSplit
@@ -79,27 +81,35 @@ class RawData:
     sha256: str | None = None
     validation: RawSplit | None = None
     target_scaling: Scaling | None = None
+    columns: Columns | None = None
 
 
 def prepare(config: DatasetConfig, raw: RawData) -> Dataset:
     """Return a data set: validation rows are split off, training rows corrupted, inputs and regression targets scaled.
 
-    Means and standard deviations are those of the remaining training rows.
+    Means and standard deviations, and what stands for missing values, are those of the remaining training rows.
 
     Raises:
         DatasetError: too many validation rows, or a scaled value is too large for float32.
     """
     train, validation = split_off_validation(config, raw)
     train = _corrupted(config, train, len(raw.class_names))
+    named = {"train": train, "validation": validation, "test": raw.test, "holdout": raw.holdout}
+    parts = {name: split for name, split in named.items() if split is not None}
+    columns = raw.columns
+    if columns is not None:
+        columns = columns.fitted(train.inputs)
+        parts = {name: part._replace(inputs=columns.encode(part.inputs)) for name, part in parts.items()}
     scaling = raw.scaling
     if not isinstance(scaling, Scaling):
-        scaling = _standard(train.inputs, whole=scaling == "pixels")
+        scaling = _standard(parts["train"].inputs, whole=scaling == "pixels")
+        if columns is not None and columns.is_category.any():
+            is_number = ~columns.is_category
+            scaling = Scaling(scaling.mean * is_number, np.where(is_number, scaling.std, 1.0))
     target_scaling = Scaling.identity() if raw.class_names else raw.target_scaling or _standard(train.targets)
-    named = {"train": train, "validation": validation, "test": raw.test, "holdout": raw.holdout}
     splits = {
         name: _scaled_split(name, split, scaling, None if raw.class_names else target_scaling)
-        for name, split in named.items()
-        if split is not None
+        for name, split in parts.items()
     }
     return Dataset(
         config=config,
@@ -112,6 +122,7 @@ def prepare(config: DatasetConfig, raw: RawData) -> Dataset:
         sha256=raw.sha256 or array_sha256(*(array for split in splits.values() for array in split.arrays)),
         validation=splits.get("validation"),
         target_scaling=target_scaling,
+        columns=columns,
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from idwbench.data.columns import Columns
 from idwbench.data.dataset import Scaling
 from idwbench.data.preparation import HOLDOUT_STREAM, RawData, RawSplit, ScalingChoice, random_stream
 from idwbench.runs.dataset_base import DatasetConfig, TableConfig
@@ -259,4 +260,5 @@ def load_table(config: TableConfig, folder: Path) -> RawData:
         class_names=() if is_regression else tuple(map(str, table.target_names)),
         image_shape=image_shape,
         scaling="pixels" if image_shape else "features",
+        columns=None if image_shape else Columns.of_numbers(table.feature_names),
     )

@@ -26,6 +26,7 @@ from idwbench.explanations.memory import (
     task_names,
 )
 from idwbench.explanations.prototypes import head_memory, prototype_memory
+from idwbench.explanations.surroundings import with_surroundings
 from idwbench.explanations.training_data import history_memory, kernel_memory
 from idwbench.models.model_file import load_model
 from idwbench.models.networks import network_from_arrays
@@ -103,6 +104,7 @@ def explain_memory(memory: Memory, request: Request) -> Explanation:
         memory.attention(name, query.inputs, answer.label, request.top, layer_progress(request.on_slots, names, name))
         for name in names
     )
+    layers = with_surroundings(memory, layers, request)
     effect, warnings = (None, ()) if where is None else _effect(memory, query, where, request)
     if memory.kind == "training data" and not layers[0].items:
         warnings += ("no training sample is within the bandwidth: the answer is the mean of all",)
@@ -116,7 +118,15 @@ def explain_memory(memory: Memory, request: Request) -> Explanation:
         image_shape=memory.data.image_shape,
         effect=effect,
         warnings=(*warnings, *memory.warnings),
+        columns=memory.data.columns,
+        spreads=_spreads(memory),
     )
+
+
+def _spreads(memory: Memory) -> NDArray[np.float64] | None:
+    """Return the standard deviation (features,) of each feature, or None if inputs are not standardised by feature."""
+    scaling = memory.data.scaling
+    return np.asarray(scaling.std) if scaling.std.ndim == 1 and scaling.std.size == memory.data.n_features else None
 
 
 def _memory_of_run(results: Results, run: StoredRun, request: Request) -> Memory:

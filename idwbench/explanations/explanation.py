@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from idwbench.data.columns import Columns
 
 __all__ = [
     "CURVE_SIZE",
@@ -19,6 +21,7 @@ __all__ = [
     "MaskEffect",
     "MemoryItem",
     "MemoryKind",
+    "Nearest",
     "Query",
 ]
 
@@ -38,6 +41,7 @@ class Query:
         picture: (features,), in the data's own units.
         label: Its class, if it is a row of the model's data.
         target: (outputs,), its target in own units, if it is a row of the model's data and that is a regression.
+        missing: The columns of a table that were given without a value.
     """
 
     text: str
@@ -45,6 +49,7 @@ class Query:
     picture: NDArray[np.float64]
     label: int | None = None
     target: NDArray[np.float64] | None = None
+    missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,15 @@ class Answer:
         return None if self.probabilities is None else int(self.outputs.argmax())
 
 
+class Nearest(NamedTuple):
+    """The training row nearest to a prototype: a reference, its row, distance in scaled units, and class if any."""
+
+    source: str
+    row: int
+    distance: float
+    label: int | None
+
+
 @dataclass(frozen=True)
 class MemoryItem:
     """One entry of a memory, a prototype or a training sample, with its attention.
@@ -86,6 +100,8 @@ class MemoryItem:
         task: Name of the part of a joint or sequence data set, or an empty text.
         visits: Number of training steps with this sample.
         step: The step, from 1, of the visit with the largest attention, or None.
+        nearest: Of a prototype among the inputs, if the training data is at hand.
+        outside: Of the same, the features (n,) in which it lies outside the range of the training data.
     """
 
     source: str
@@ -98,6 +114,8 @@ class MemoryItem:
     task: str = ""
     visits: int = 1
     step: int | None = None
+    nearest: Nearest | None = None
+    outside: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)
@@ -179,6 +197,8 @@ class Explanation:
         image_shape: (height, width) if an input is an image.
         effect: What a mask changes, or None.
         warnings: One line for each.
+        columns: Those of a table, or None.
+        spreads: The standard deviation (features,) of each feature in own units; None if they are not standardised.
     """
 
     model: str
@@ -190,6 +210,8 @@ class Explanation:
     image_shape: tuple[int, int] | None
     effect: MaskEffect | None = None
     warnings: tuple[str, ...] = ()
+    columns: Columns | None = None
+    spreads: NDArray[np.float64] | None = None
 
     @property
     def weight_name(self) -> str:
@@ -200,6 +222,38 @@ class Explanation:
         """Return the name of a class; an empty text for None."""
         return "" if label is None else self.class_names[label]
 
+    def comparison(self, layer: LayerAttention, entries: int = 3, most: int = 12) -> dict[str, list[str]]:
+        """Return the columns of a table beside those of the first entries of a layer, as texts by header.
+
+        A number has its difference from the input in standard deviations. Of more than `most` columns those are
+        returned in which the first entry differs most.
+        """
+        items = layer.items[:entries]
+        if self.columns is None or not items:
+            return {}
+        differences = [self._differences(item) for item in items]
+        order = np.sort(np.argsort([-abs(number) for number in differences[0]], kind="stable")[:most]).tolist()
+        shown = {"column": [self.columns.names[place] for place in order]}
+        own = self.columns.texts(self.query.picture)
+        shown["input"] = [own[place] for place in order]
+        for item, apart in zip(items, differences, strict=True):
+            texts = self.columns.texts(item.picture)
+            shown[item.source] = [self._compared(place, texts[place], apart[place]) for place in order]
+        return shown
+
+    def _differences(self, item: MemoryItem) -> list[float]:
+        """Return for each column an entry less the input, in standard deviations; how far categories differ."""
+        assert self.columns is not None
+        apart = item.picture - self.query.picture
+        apart = apart if self.spreads is None else apart / self.spreads
+        parts = [apart[self.columns.slices[column.name]] for column in self.columns.columns]
+        return [float(part[0]) if len(part) == 1 else float(np.abs(part).max()) for part in parts]
+
+    def _compared(self, place: int, text: str, difference: float) -> str:
+        assert self.columns is not None
+        is_number = not self.columns.columns[place].categories
+        return f"{text} ({difference:+.1f} sd)" if is_number and self.spreads is not None else text
+
     def facts(self) -> dict[str, Any]:
         """Return the explanation as values for JSON."""
         query = self.query
@@ -207,12 +261,18 @@ class Explanation:
             "model": self.model,
             "memory": self.memory,
             "x": query.text,
+            "missing": list(query.missing),
             "target": self.class_name(query.label) or _numbers(query.target),
             "answer": self._answer_facts(self.answer),
             "layers": [self._layer_facts(layer) for layer in self.layers],
             "mask": None if self.effect is None else self._effect_facts(self.effect),
+            "columns": None if self.columns is None else dict(zip(self.columns.names, self._own(query), strict=True)),
             "warnings": list(self.warnings),
         }
+
+    def _own(self, entry: Query | MemoryItem) -> list[str]:
+        assert self.columns is not None
+        return self.columns.texts(entry.picture)
 
     def _answer_facts(self, answer: Answer) -> dict[str, Any]:
         return {
@@ -246,7 +306,17 @@ class Explanation:
             "value": _numbers(item.value),
             "contribution": item.contribution,
             "input": _numbers(item.picture),
+            "nearest": None if item.nearest is None else self._nearest_facts(item.nearest),
+            "outside": None if item.outside is None else self.feature_names(item.outside),
+            "columns": None if self.columns is None else dict(zip(self.columns.names, self._own(item), strict=True)),
         }
+
+    def _nearest_facts(self, nearest: Nearest) -> dict[str, Any]:
+        return nearest._asdict() | {"label": self.class_name(nearest.label) or None}
+
+    def feature_names(self, features: NDArray[np.int64]) -> list[str]:
+        """Return the names of features, or their numbers if they have no names."""
+        return [str(one) if self.columns is None else self.columns.features[one] for one in features.tolist()]
 
     def _effect_facts(self, effect: MaskEffect) -> dict[str, Any]:
         accuracy = [vars(change) for change in effect.accuracy]

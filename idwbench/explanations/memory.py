@@ -25,7 +25,15 @@ from idwbench.explanations.explanation import (
     MemoryKind,
     Query,
 )
-from idwbench.models.inputs import LoadDataset, Reference, find_input, find_label, find_reference, scaled_input
+from idwbench.models.inputs import (
+    LoadDataset,
+    Reference,
+    find_input,
+    find_label,
+    find_reference,
+    missing_columns,
+    scaled_input,
+)
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import PartsConfig
@@ -228,12 +236,14 @@ def read_query(request: Request, memory: Memory) -> Query:
     try:
         if not isinstance(x, str):
             inputs = scaled_input(x, memory.data)
-            return Query(_text(np.asarray(x).reshape(-1).tolist()), inputs, memory.data.scaling.invert(inputs))
+            picture = memory.data.scaling.invert(inputs)
+            return Query(_text(picture.tolist()), inputs, picture, missing=missing_columns(x, memory.data))
         inputs = find_input(x, memory.config, memory.data, data_dir, load)
         reference = find_reference(x, memory.config, data_dir, load)
     except PatchError as error:
         raise ExplanationError(error.problem, location=error.location, hint=error.hint, file=error.file) from None
-    query = Query(x, inputs, memory.data.scaling.invert(inputs))
+    missing = missing_columns(x, memory.data) if reference is None else ()
+    query = Query(x, inputs, memory.data.scaling.invert(inputs), missing=missing)
     return query if reference is None else _with_target(query, reference, memory)
 
 

@@ -92,7 +92,8 @@ def model_card(
     The entries are ``model`` (a label), ``kind``, ``method`` with its ``formula`` and ``parameters``, ``prototypes``,
     ``task``, ``features``, ``outputs``, ``image_shape`` and ``classes``; ``dataset`` with its settings and SHA-256,
     ``protocol``, ``seed`` and ``run_key``; ``metrics`` by split, ``patches``, ``metrics_with_patches``, and the
-    ``provenance`` with engine and versions. What is not known, such as the seed of prototypes that were made
+    ``provenance`` with engine and versions; of a table ``columns`` with the names, the categories, and what stands for
+    missing values. What is not known, such as the seed of prototypes that were made
     elsewhere, is None.
 
     Args:

@@ -265,6 +265,7 @@ def _model(
             "versions": {name: versions[name] for name in ("idwbench", "numpy", "python", "torch")},
         },
         metrics=_metrics(network, data) if data else {},
+        columns=data.columns if data else None,
     )
 
 

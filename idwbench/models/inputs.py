@@ -9,14 +9,15 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
+from idwbench.data.columns import named_values
 from idwbench.data.dataset import Dataset, Split
 from idwbench.data.loading import load_dataset
-from idwbench.errors import ConfigError, PatchError, did_you_mean
+from idwbench.errors import ConfigError, DatasetError, PatchError, did_you_mean
 from idwbench.files import read_file
 from idwbench.runs.config import RunConfig
 from idwbench.runs.dataset_base import DatasetConfig
@@ -32,6 +33,7 @@ __all__ = [
     "find_input",
     "find_label",
     "find_reference",
+    "missing_columns",
     "scaled_input",
 ]
 
@@ -54,16 +56,22 @@ class Reference:
     index: int
 
 
-def scaled_input(x: ArrayLike, data: Dataset | SavedModel) -> NDArray[np.float32]:
+def scaled_input(x: Any, data: Dataset | SavedModel) -> NDArray[np.float32]:
     """Return one input (in the data's own units, of any shape) scaled and flattened, (features,).
 
     Args:
-        x: Numbers.
+        x: Numbers; of data with named columns also what `Columns.row` takes: a mapping, or a row of a data frame.
         data: What it must fit: a model, or the data that it was trained on.
 
     Raises:
-        PatchError: wrong size, or a value that is not finite or too large for float32.
+        PatchError: wrong size, or a value that is not finite or too large for float32; or a wrong value of a column.
     """
+    if data.columns is not None:
+        try:
+            x = data.columns.row(x)
+        except DatasetError as error:
+            column = f"column '{error.location[0]}': " if error.location else ""
+            raise PatchError(f"{column}{error.problem}", location=("x",), hint=error.hint) from None
     flat = np.asarray(x, dtype=np.float64).reshape(-1)
     if flat.size != data.n_features:
         raise PatchError(f"expected {data.n_features} numbers, got {flat.size}", location=("x",))
@@ -114,7 +122,8 @@ def find_input(
 ) -> NDArray[np.float32]:
     """Return the scaled input (features,) for a text.
 
-    `text` is numbers separated by commas, an ``.npy`` or image file (pixels 0 to 255), or ``DATASET:SPLIT:INDEX``.
+    `text` is numbers separated by commas, an ``.npy`` or image file (pixels 0 to 255), or ``DATASET:SPLIT:INDEX``; of
+    data with named columns also their values, ``width=1.5,kind=oak``, in which columns may be left out as missing.
     `config` is the run of the model; for `data` see `scaled_input`. `load` loads data sets; for many inputs one that
     remembers them saves time.
 
@@ -130,7 +139,7 @@ def find_input(
             return scaled_input(_read_image(Path(text), data), data)
         reference = find_reference(text, config, data_dir, load)
         if reference is None:
-            return scaled_input(_parse_numbers(text), data)
+            return scaled_input(_parse_values(text, data), data)
         scaled = reference.split.inputs[reference.index]
         if reference.dataset.config == config.dataset:
             return np.array(scaled)
@@ -181,6 +190,25 @@ def _dataset_named(name: str, config: RunConfig) -> DatasetConfig:
 def _parts(dataset: DatasetConfig) -> tuple[DatasetConfig, ...]:
     """Return the data sets that a data set consists of, with its validation rows; none for others."""
     return dataset.parts if isinstance(dataset, PartsConfig) else ()
+
+
+def _parse_values(text: str, data: Dataset | SavedModel) -> Any:
+    """Return numbers, or the values of columns by name or in their order."""
+    if data.columns is None:
+        return _parse_numbers(text)
+    if "=" not in text:
+        return text.split(",") if data.columns.is_category.any() else _parse_numbers(text)
+    try:
+        return named_values(text, data.columns)
+    except DatasetError as error:
+        raise PatchError(error.problem, hint=error.hint) from None
+
+
+def missing_columns(x: Any, data: Dataset | SavedModel) -> tuple[str, ...]:
+    """Return the columns of a table that a valid input `x`, a text or the values of columns, has no value of."""
+    if data.columns is None or (isinstance(x, str) and Path(x).suffix.lower() == ".npy"):
+        return ()
+    return data.columns.missing(_parse_values(x, data) if isinstance(x, str) else x)
 
 
 def _parse_numbers(text: str) -> NDArray[np.float64]:

@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from idwbench.attention.scores import METHODS
+from idwbench.data.columns import Columns
 from idwbench.data.dataset import Dataset
 from idwbench.models.demands import Demand
 from idwbench.models.saved_model import SavedModel, SplitMetrics, task_metrics
@@ -48,7 +49,7 @@ def saved_model_card(model: SavedModel) -> dict[str, Any]:
 
     ``metrics`` are those of the model without its patches, by split; ``metrics_with_patches`` those with all of them,
     or None if there are none or they were not measured. ``protocol``, ``seed`` and ``run_key`` are None for prototypes
-    that were made elsewhere, and ``dataset`` if no data set was named.
+    that were made elsewhere, and ``dataset`` if no data set was named. Only the model of a table has ``columns``.
     """
     network = model.network
     card = _card(model.config, model, model.provenance, model.metrics, network.method.formula, len(model.keys))
@@ -112,6 +113,7 @@ def _card(
         "features": sizes.n_features,
         "outputs": sizes.n_outputs,
         "image_shape": list(sizes.image_shape) if sizes.image_shape else None,
+        **({} if sizes.columns is None else {"columns": sizes.columns.plain()}),
         "classes": list(sizes.class_names),
         "dataset": dataset,
         "protocol": config.protocol.model_dump(mode="json") if is_trained else None,
@@ -132,13 +134,17 @@ def _with_unknown_data(content: Any) -> Any:
     return {**content, "dataset": validated(UnknownConfig, dataset)}
 
 
+def _columns(content: Any) -> Columns | None:
+    return None if content is None else Columns.parse(content)
+
+
 class ModelFacts(BaseModel):
     """What a model file says of its model beside the tensors, by the names in the card or in files before version 3.
 
     Those of idwbench 0.1.0 have no metrics.
     """
 
-    model_config = ConfigDict(frozen=True, strict=True)
+    model_config = ConfigDict(frozen=True, strict=True, arbitrary_types_allowed=True)
 
     config: Annotated[RunConfig, BeforeValidator(_with_unknown_data)]
     image_shape: Annotated[tuple[Count, ...], Strict(False), Field(min_length=2, max_length=2)] | None
@@ -151,6 +157,7 @@ class ModelFacts(BaseModel):
     patched_metrics: Annotated[_SplitMetrics, BeforeValidator(lambda metrics: metrics or {})] = Field(
         default={}, validation_alias=AliasChoices("patched_metrics", "metrics_with_patches")
     )
+    columns: Annotated[Columns | None, BeforeValidator(_columns)] = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -248,6 +248,8 @@ def _check_tensors(tensors: Mapping[str, Tensor], facts: ModelFacts, version: in
         raise ValueError(f"{len(facts.class_names)} class names for {values.shape[1]} classes")
     if facts.image_shape and math.prod(facts.image_shape) != keys.shape[1]:
         raise ValueError(f"image_shape {facts.image_shape} does not fit {keys.shape[1]} features")
+    if facts.columns and facts.columns.n_features != keys.shape[1]:
+        raise ValueError(f"columns of {facts.columns.n_features} features do not fit {keys.shape[1]} features")
     for name, columns in (("patch_inputs", keys.shape[1]), ("patch_values", values.shape[1])):
         if name in names and (tensors[name].ndim != 2 or tensors[name].shape[1] != columns):
             raise ValueError(f"{name} {tuple(tensors[name].shape)} does not fit {columns} columns")

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from idwbench.data.columns import Columns
 from idwbench.data.dataset import Scaling
 from idwbench.data.loading import load_dataset
 from idwbench.errors import IdwbenchError, PatchError, TrainingError
@@ -89,6 +90,7 @@ class SavedModel(Patchable):
         repairs: Its patches, oldest first.
         metrics: By split and name, without the patches; empty if they are not known.
         patched_metrics: The same with all patches; empty if there are none or they were not measured.
+        columns: Those of the table that it was trained on, or None.
     """
 
     network: PrototypeNetwork
@@ -101,6 +103,7 @@ class SavedModel(Patchable):
     repairs: Repairs = field(default_factory=Repairs)
     metrics: SplitMetrics = field(default_factory=dict)
     patched_metrics: SplitMetrics = field(default_factory=dict)
+    columns: Columns | None = None
 
     @property
     def n_features(self) -> int:
@@ -151,14 +154,19 @@ class SavedModel(Patchable):
     def scale(self, x: ArrayLike) -> NDArray[np.float32]:
         """Return one input (in the data's own units, of any shape) scaled and flattened, (features,).
 
+        Of a table with named columns it may be a mapping of columns to values, or a row of a data frame.
+
         Raises:
             PatchError: wrong size, or a value that is not finite or too large for float32.
         """
         return scaled_input(x, self)
 
     def predict(self, inputs: ArrayLike) -> NDArray[Any]:
-        """Return class names (n,) or predictions (n, outputs) for `inputs` (n, features), in the data's own units."""
-        raw = np.asarray(inputs)
+        """Return class names (n,) or predictions (n, outputs) for `inputs` (n, features), in the data's own units.
+
+        They may be a data frame with the columns of the table that the model was trained on.
+        """
+        raw = [row for _, row in inputs.iterrows()] if hasattr(inputs, "iterrows") else np.asarray(inputs)
         rows = np.empty((len(raw), self.n_features), np.float32)
         for place, row in enumerate(raw):
             rows[place] = self.scale(row)
@@ -307,6 +315,7 @@ def stored_model(results: Results, run: StoredRun, data_dir: Path | None = None)
             "versions": dict(sorted((run.versions or package_versions()).items())),
         },
         metrics=task_metrics(run.metrics, dataset.task),
+        columns=dataset.columns,
     )
 
 

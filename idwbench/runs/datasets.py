@@ -4,7 +4,7 @@
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, Strict, model_validator
 
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.runs.dataset_base import (
@@ -268,7 +268,10 @@ class NpzConfig(TableFileConfig):
 
 
 class CsvConfig(TableFileConfig):
-    """A table with a label or target column, split into train and test, by class if there are classes."""
+    """A table with a label or target column, split into train and test, by class if there are classes.
+
+    Texts in other columns are categories; missing values become the median or the most frequent category.
+    """
 
     suffixes: ClassVar[tuple[str, ...]] = (".csv", ".tsv")
 
@@ -276,6 +279,9 @@ class CsvConfig(TableFileConfig):
     label: str = Field(default="label", description="Column of the labels or targets of a .csv or .tsv file.")
     test_fraction: Fraction = 0.2
     seed: Seed = 0
+    drop: Annotated[tuple[str, ...], Strict(False)] = added_in_0_2(
+        (), description="A column of a .csv or .tsv file to leave out, such as a number of the row; may be repeated."
+    )
 
 
 class TextConfig(LanguageConfig, FileConfig):

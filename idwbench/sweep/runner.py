@@ -113,6 +113,8 @@ class Runner:
             if self.has_failed:
                 return
             dataset = loaded or load_dataset(group[0].dataset, self.data_dir)
+            for note in dataset.columns.notes() if dataset.columns else ():
+                self.observer.note(f"{group[0].dataset_label}: {note}")
             for config in {run.setting_key: run for run in group}.values():  # no check depends on the seed
                 check_run(config, dataset, self.planning_context)
             if place == 0 and (line := prepare_engines(configs, self.planning_context)) != self._reported:

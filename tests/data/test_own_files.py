@@ -62,7 +62,6 @@ NO_TABLES = [
     (TABLE.replace("kind", "z", 1), NO_KIND + r"\(expected one of: "),
     (",".join(f"pixel{i}" for i in range(785)), NO_KIND + r"\(there are 785: pixel0, pixel1, pixel2, … pixel784\)"),
     (TABLE + "3,oak,tall\n", r"row 21, column 'height': 'tall' is not a number"),
-    (TABLE + ",oak,1\n", r"row 21, column 'width': the value is missing"),
     (TABLE + "1,oak,-inf\n", r"row 21, column 'height': -inf is not a number that float32"),
     (TABLE + "1,,1\n", r"row 21, column 'kind': the label is missing"),
     (TABLE + "1,oak,1,1\n", r"not a table of comma-separated values \(.*line 22"),
@@ -73,7 +72,14 @@ NO_TABLES = [
     ("kind\na\nb\n", r"has no column but 'kind', the column to predict"),
     ("x,kind\n1,a\n2,a\n", r"every label is 'a'"),
     ("x,kind\n1,a\n2,b\n", r"no class has two rows"),
+    (PRICES + "3,\n", r"row 21, column 'price': the value is missing"),
     (PRICES + "3,high\n", r"row 21, column 'price': 'high' is not a number"),
+    (TABLE.replace("width", "day", 1).replace("\n", "\n2007-11-", 20), r"row 1, column 'day': '2007-11-0' is a date"),
+    (
+        "name,kind\n" + "".join(f"n{i},{i % 2}\n" for i in range(20)),
+        r"column 'name' holds 20 different texts in 20 rows",
+    ),
+    ("x,z,kind\n" + ",1,a\n,2,b\n" * 3, r"column 'x' has no value in the training rows \(drop the column"),
     ("area,price\n1,2.5\n", r"has only one row: one for train and one for test"),
 ]
 

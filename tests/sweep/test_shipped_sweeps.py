@@ -89,7 +89,7 @@ def test_the_docs_list_the_settings_of_every_data_set_with_their_defaults():
         assert task == ("either" if either else fields["task"])
         shared = {"name", "validation", "label_noise", "outliers", "path", "sha256", *([] if either else ["task"])}
         expected = {
-            name: "required" if declared.model_fields[name].is_required() else str(value)
+            name: "required" if declared.model_fields[name].is_required() else str([] if value == () else value)
             for name, value in fields.items()
             if name not in shared
         }
