@@ -122,20 +122,22 @@ class Demand(BaseModel):
         """Whether η is solved for; otherwise a formula gives it."""
         return self.kind in ("local", "exact")
 
-    def lacks(self, logits: Floats) -> float:
-        """Return by how much the logit of the label is too small, with the other logits (classes,) as they are."""
+    def lacks(self, logits: Floats) -> tuple[float, Floats]:
+        """Return by how much the label's logit among `logits` (classes,) is too small, and the derivatives by these."""
         assert self.label is not None
-        others = np.delete(logits, self.label)
+        own = np.eye(len(logits))[self.label]
+        others = np.where(own == 1, -np.inf, logits)
+        total, largest = float(np.logaddexp.reduce(others)), float(others.max())
         probability = self.amount if self.criterion == "confidence" else _LEAST_PROBABILITY
-        needed = float(np.logaddexp.reduce(others)) + math.log(probability / (1 - probability))
-        if self.criterion != "confidence":
-            by_margin = float(others.max()) + self.amount
-            needed = max(needed, by_margin) if self.criterion == "wins" and self.amount else by_margin
-        return needed - float(logits[self.label])
+        by_probability, by_margin = total + math.log(probability / (1 - probability)), largest + self.amount
+        is_stricter = self.criterion == "wins" and self.amount > 0 and by_probability > by_margin
+        if self.criterion == "confidence" or is_stricter:
+            return by_probability - float(logits[self.label]), np.exp(others - total) - own
+        return by_margin - float(logits[self.label]), np.eye(len(logits))[others.argmax()] - own
 
     def missing(self, logits: Floats) -> float:
         """Return what the label's logit among `logits` (classes,) lacks; 0 if it lacks no more than its rounding."""
-        lacks = self.lacks(logits)
+        lacks = self.lacks(logits)[0]
         return lacks if lacks > _TOLERANCE * self.amount + _ROUNDING * float(np.abs(logits).max()) else 0.0
 
     def holds(self, outputs: Floats) -> bool:
@@ -167,7 +169,7 @@ class Demand(BaseModel):
         gap = float(np.delete(kept, self.label).max() - kept[self.label])
         if not self.is_free:
             return (1 + ratio) * gap * (printed if self.kind == "printed" else 1.0)
-        lacks = self.lacks(kept)
+        lacks = self.lacks(kept)[0]
         if not self.amount:
             lacks += _WINNING * (abs(gap) or float(np.abs(kept).max()) or 1.0)
         if lacks <= gap:

@@ -3,10 +3,10 @@
 A local patch keeps what the network says at its input q but for the label c: with the lead m of the criterion,
 Δ = max_{k≠c} z_k − z_c and ρ = S(q)/w₀, its value is z(q) + η e_c with η = (1 + ρ)(Δ + m). Its radius is the largest
 for which no right prediction of given rows changes, see `idwbench.models.radii`. The patch of the paper has the value
-η e_c with η = ρΔ + (1 + ρ)m. If the patches of different inputs disturb each other, the η are projected on the demands
-that fail, one after the other, until all hold: the relaxation method for linear inequalities (Agmon 1954; Motzkin and
-Schoenberg 1954). In a regression the values are those with which each input gets its target, a system of linear
-equations.
+η e_c with η = ρΔ + (1 + ρ)m. If the patches of different inputs disturb each other, the η are the nearest to these with
+which all demands hold, by linear programs with cutting planes (Kelley 1960): what a demand lacks is convex in the η,
+and where one fails its tangent is added. In a regression the values are those with which each input gets its target, a
+system of linear equations.
 """
 
 from __future__ import annotations
@@ -27,15 +27,10 @@ __all__ = ["Solution", "prototypes_alone", "solve"]
 
 # No value may exceed this many times the largest of a patch alone: beyond it two patches only cancel each other.
 _LARGEST_GROWTH, _LARGEST_VALUE = 1e3, 1e100
-# A projection aims at leads that are larger by this part, and the radii of patches that do harm shrink by 2 %.
+# A tangent asks for this part of the largest number more, and the radii of patches that do harm shrink by 2 %.
 _BEYOND, _SHRINK = 1e-6, 0.98
-_SWEEPS = 1000
-# After so many sweeps it is asked whether there is a solution, as exactly as the solver of linear programs decides it.
-_PATIENCE, _FEASIBILITY = 20, 1e-6
-# A share of which no value in range makes a difference.
-_NO_SHARE = 1e-16
-# The status of a linear program without a solution.
-_INFEASIBLE = 2
+# Linear programs of a list; some twenty are enough for sixty demands that hardly hold together.
+_ROUNDS = 100
 
 
 @dataclass(frozen=True)
@@ -183,7 +178,7 @@ class _Problem:
         network, shares = self.states.shares(patches.log_weights_at(self.sq_dist[:, own]))
         rest = network[:, None] * self.states.outputs
         if self.is_classification:
-            values = self._relaxed(rest, shares, own)
+            values = self._nearest(rest, shares, own)
         else:
             try:
                 targets = np.array([demand.target for demand in self.demands])
@@ -198,51 +193,40 @@ class _Problem:
     def _largest_value(self) -> float:
         return float(_LARGEST_GROWTH * (np.abs(self.alone.values).max() + np.abs(self.states.outputs).max()))
 
-    def _relaxed(self, rest: Floats, shares: Floats, own: Mask) -> Floats:
+    def _nearest(self, rest: Floats, shares: Floats, own: Mask) -> Floats:
         """Return the values from what the network alone gives to the logits (n, classes) and the patches' shares."""
-        labels, etas = self.labels[own], self.etas[own].copy()
+        labels, alone = self.labels[own], self.etas[own]
         one_hot = np.eye(rest.shape[1])[labels]
-        fixed = self.alone.values[own] - etas[:, None] * one_hot
+        fixed = self.alone.values[own] - alone[:, None] * one_hot
         rest = rest + shares @ fixed
+        scale = float(max(np.abs(rest).max(), np.abs(alone).max()))
+        # η falls to 0 at most, and that of a formula stays.
         is_free = np.array([demand.is_free for demand in self.demands])
-        for sweep in range(_SWEEPS):
-            if sweep == _PATIENCE and not self._is_feasible(rest, shares, own):
-                break
-            has_changed = False
-            for row in np.flatnonzero(is_free):
-                logits = rest[row] + (shares[row] * etas) @ one_hot
-                if not (missing := self.demands[row].missing(logits)):
-                    continue
-                others = np.where(np.arange(len(logits)) == self.labels[row], -np.inf, logits)
-                pulls = shares[row] * (one_hot[:, self.labels[row]] - one_hot[:, others.argmax()]) * is_free[own]
-                length = pulls @ pulls
-                if not length > 0:
-                    raise self._conflict()
-                step = (missing + _BEYOND * np.abs(logits).max()) / length
-                etas, has_changed = np.maximum(etas + step * pulls, 0.0), True
-            if not has_changed:
+        room = np.where(is_free[own], [self._largest_value - alone, alone], 0.0).clip(min=0.0).ravel()
+        etas, cuts, limits = alone, np.empty((0, len(alone))), np.empty(0)
+        for _ in range(_ROUNDS):
+            logits = rest + (shares * etas) @ one_hot
+            pairs = zip(self.demands, logits, strict=True)
+            missing = is_free * np.array([demand.missing(row) for demand, row in pairs])
+            if not missing.any():
                 return np.asarray(fixed + etas[:, None] * one_hot)
+            failing = np.flatnonzero(missing)
+            slopes = np.stack([self.demands[row].lacks(logits[row])[1] for row in failing])
+            cuts = np.concatenate([cuts, shares[failing] * slopes[:, labels]])
+            limits = np.append(limits, cuts[-len(failing) :] @ (etas - alone) - missing[failing] - _BEYOND * scale)
+            etas = alone + self._least_change(cuts, limits / scale, room / scale) * scale
         raise self._conflict()
 
-    def _is_feasible(self, rest: Floats, shares: Floats, own: Mask) -> bool:
-        """Return whether some η ≥ 0 give all labels the leads without which no criterion is met; see `_relaxed`."""
+    def _least_change(self, cuts: Floats, limits: Floats, room: Floats) -> Floats:
+        """Return the changes x (n,) of least Σ|x| with cuts·x ≤ limits, up and down by no more than `room` (2n,)."""
         from scipy.optimize import linprog  # its import takes some tenths of a second
-        from scipy.sparse import csr_array, vstack
 
-        is_fixed = [not demand.is_free for demand, has_patch in zip(self.demands, own, strict=True) if has_patch]
-        etas, labels, shares = self.etas[own], self.labels[own], np.where(shares > _NO_SHARE, shares, 0.0)
-        rows = np.flatnonzero([demand.is_free for demand in self.demands])
-        leads = np.array([demand.model_copy(update={"label": 0}).lacks(np.zeros(2)) for demand in self.demands])
-        pulls, gaps = [], []
-        for label in range(rest.shape[1]):
-            others = rows[self.labels[rows] != label]
-            own_label = (labels == self.labels[others, None]).astype(np.float64)
-            pulls.append(csr_array(shares[others] * (own_label - (labels == label))))
-            gaps.append(rest[others, self.labels[others]] - rest[others, label] - leads[others])
-        slack = _FEASIBILITY * max(1.0, float(np.abs(rest).max()))
-        bounds = np.stack([np.where(is_fixed, etas, 0.0), np.where(is_fixed, etas, self._largest_value)], axis=1)
-        result = linprog(np.zeros(len(etas)), -vstack(pulls), np.concatenate(gaps) + slack, bounds=bounds)
-        return bool(result.status != _INFEASIBLE)
+        bounds = np.stack([np.zeros(len(room)), room], axis=1)
+        result = linprog(np.ones(len(room)), np.hstack([cuts, -cuts]), limits, bounds=bounds)
+        if result.x is None:
+            raise self._conflict()
+        rise, fall = result.x.reshape(2, -1)
+        return np.asarray(rise - fall)
 
     def _conflict(self) -> PatchConflictError:
         """Return the error that names the pairs of demands for different outputs, nearest first."""

@@ -1,7 +1,10 @@
 """Patches that meet demands, against float64 NumPy written from the formulas."""
 
+from itertools import product
+
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
 from idwbench.attention.scores import BUILT_IN_METHODS
 from idwbench.errors import PatchConflictError, PatchError
@@ -232,14 +235,54 @@ def test_a_long_list_of_demands_that_conflict_is_refused_early(base, criterion, 
     assert len(calls) < 60 * 30
 
 
-def test_a_list_that_needs_many_sweeps_is_solved(base, monkeypatch):
-    generator, calls, missing = np.random.default_rng(5), [], Demand.missing
-    monkeypatch.setattr(Demand, "missing", lambda demand, outputs: calls.append(0) or missing(demand, outputs))
+def least_change(base, queries, labels, radius, margin):
+    """Return the least Σ|η − η alone| with which all labels lead by the margin, or None: one program of all leads."""
+    states = base.states(queries)
+    scale = np.exp(states.log_sum)
+    distances = np.linalg.norm(queries[:, None].astype(float) - queries.astype(float), axis=2)
+    weights = 1e3 / (1 + (distances / radius) ** 32)
+    total = scale + weights.sum(1)
+    rest = (scale[:, None] * states.outputs + weights @ states.outputs) / total[:, None]
+    shares, places = weights / total[:, None], np.arange(len(labels))
+    rivals = np.where(np.eye(3)[labels] == 1, -np.inf, states.outputs).max(1)
+    alone = (1 + scale / 1e3) * (rivals - states.outputs[places, labels] + margin)
+    pulls, leads = [], []
+    for row, other in product(places, range(3)):
+        if other == labels[row]:
+            continue
+        pulls.append(shares[row] * ((labels == labels[row]) * 1.0 - (labels == other)))
+        leads.append(rest[row, labels[row]] - rest[row, other] + pulls[-1] @ alone - margin)
+    sides = np.hstack([-np.array(pulls), np.array(pulls)])
+    most = 900 * (np.abs(states.outputs).max() + alone.max())
+    bounds = [(0, most)] * len(places) + [(0, one) for one in alone]
+    return linprog(np.ones(sides.shape[1]), sides, leads, bounds=bounds).fun, alone
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_values_are_the_nearest_to_those_alone_with_which_all_hold_and_lists_without_any_are_refused(base, seed):
+    generator = np.random.default_rng(seed)
+    queries = generator.normal(0, 0.4, (12, 4)).astype(np.float32)
+    outputs = base.states(queries).outputs
+    labels = (outputs.argmax(1) + generator.integers(1, 3, 12)) % 3
+    expected, alone = least_change(base, queries, labels, 0.5, 1.0)
+    given = {"criterion": "margin", "amount": 1.0, "radius_given": 0.5}
+    demands = [Demand(query=query, label=label, **given) for query, label in zip(queries, labels.tolist(), strict=True)]
+    if expected is None:
+        with pytest.raises(PatchConflictError):
+            solve(base, demands)
+        return
+    patches = solve(base, demands).prototypes
+    etas = (patches.values - outputs)[np.arange(12), labels]
+    assert np.abs(etas - alone).sum() == pytest.approx(expected, rel=1e-3, abs=1e-3)
+    assert all(one.is_met(row) for one, row in zip(demands, patches.outputs(base, queries), strict=True))
+
+
+def test_a_list_whose_values_are_far_from_those_alone_is_solved(base):
+    generator = np.random.default_rng(5)
     queries, labels = generator.normal(0, 0.5, (10, 4)).astype(np.float32), generator.integers(0, 3, 10).tolist()
     demands = [Demand(query=query, label=label, radius_given=0.5) for query, label in zip(queries, labels, strict=True)]
     outputs = solve(base, demands).prototypes.outputs(base, queries)
     assert all(one.is_met(row) for one, row in zip(demands, outputs, strict=True))
-    assert len(calls) > 10 * 50
 
 
 def test_a_regression_gets_its_targets_and_no_prediction_gets_worse_than_the_tolerance():
@@ -256,6 +299,17 @@ def test_a_regression_gets_its_targets_and_no_prediction_gets_worse_than_the_tol
     np.testing.assert_allclose(patched[-5:], targets[-5:] + 1, atol=1e-9)
     growth = np.abs(patched - targets) - np.abs(outputs - targets)
     assert growth[:-5].max() <= 0.01 * targets[:-5].std() + 1e-9
+
+
+def test_the_input_of_a_patch_that_weighs_less_than_the_network_does_not_limit_its_own_radius():
+    base = network(classes=2, epsilon=0.5)
+    inputs = rows_of(base).inputs
+    outputs = base.states(inputs).outputs
+    demand = Demand(query=inputs[0], target=(outputs[0] + 1).tolist())
+    patches = solve(base, [demand], Rows(inputs[1:], outputs[1:])).prototypes
+    np.testing.assert_allclose(patches.outputs(base, inputs[:1])[0], outputs[0] + 1, atol=1e-9)
+    assert np.abs(patches.values[0] - outputs[0] - 1).max() > 1  # more than the tolerance away from its own target
+    assert 0 < patches.radii[0] < np.linalg.norm(inputs[1:] - inputs[0], axis=1).max()
 
 
 @pytest.mark.parametrize("radius", [None, 1.0])
