@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from idwbench.models.imported import import_prototypes as import_prototypes
     from idwbench.models.kernel_regression import kernel_regression as kernel_regression
     from idwbench.models.model_file import load_model as load_model
+    from idwbench.notebooks import draw_figure as draw_figure
+    from idwbench.notebooks import find_run as find_run
+    from idwbench.notebooks import html as html
+    from idwbench.notebooks import leaderboard as leaderboard
+    from idwbench.notebooks import table as table
     from idwbench.page.writing import write_page as write_page
     from idwbench.plugins import register as register
     from idwbench.publications.publication import write_publication as write_publication
@@ -43,13 +48,17 @@ _HOMES = {
     "Results": "idwbench.results.store",
     "SelfAttention": "idwbench.attention.layers",
     "attend": "idwbench.attention.forward",
+    "draw_figure": "idwbench.notebooks",
     "explain": "idwbench.explanations.explain",
     "explain_prompt": "idwbench.explanations.passages",
     "export_model": "idwbench.exports.model",
+    "find_run": "idwbench.notebooks",
+    "html": "idwbench.notebooks",
     "import_prototypes": "idwbench.models.imported",
     "judge_claims": "idwbench.claims.verdicts",
     "kernel_regression": "idwbench.models.kernel_regression",
     "key_history": "idwbench.training.replay",
+    "leaderboard": "idwbench.notebooks",
     "load_model": "idwbench.models.model_file",
     "measure_runs": "idwbench.sweep.measurement",
     "model_card": "idwbench.exports.model",
@@ -57,6 +66,7 @@ _HOMES = {
     "run_config": "idwbench.runs.config",
     "run_sweep": "idwbench.sweep.execution",
     "scores": "idwbench.attention.forward",
+    "table": "idwbench.notebooks",
     "train": "idwbench.sweep.execution",
     "write_page": "idwbench.page.writing",
     "write_publication": "idwbench.publications.publication",

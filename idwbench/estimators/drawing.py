@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from idwbench.figures.keys import KeysPanel, draw_keys
-from idwbench.figures.style import PAPER, class_colour, clean_text, render_figure
+from idwbench.figures.style import PAPER, class_colour, clean_text, picture_html
 
 __all__ = ["prototypes_html"]
 
@@ -45,7 +44,7 @@ def prototypes_html(
         figure = draw_keys([panel], (int(image_shape[0]), int(image_shape[1])), names)
     else:
         figure = _plain_drawing(shown, shown_values, class_names, feature_names, title)
-    return _as_html(figure, title)
+    return picture_html(figure, title)
 
 
 def _plain_drawing(
@@ -87,8 +86,3 @@ def _label_axes(axes: Any, n_features: int, names: Sequence[str]) -> None:
 def _plain_text(name: object) -> str:
     """Return a text that matplotlib does not hide, of at most 40 characters."""
     return " " if name is None else clean_text(f"{name}")[:40].strip() or " "
-
-
-def _as_html(figure: Figure, title: str) -> str:
-    encoded = base64.b64encode(render_figure(figure, ".png", 80)).decode()
-    return f'<img alt="{title}" style="max-width: 100%" src="data:image/png;base64,{encoded}">'

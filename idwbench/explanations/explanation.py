@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+import idwbench
 from idwbench.data.columns import Columns
 
 __all__ = [
@@ -273,6 +274,9 @@ class Explanation:
     def _own(self, entry: Query | MemoryItem) -> list[str]:
         assert self.columns is not None
         return self.columns.texts(entry.picture)
+
+    def _repr_html_(self) -> str:
+        return idwbench.html(self)
 
     def _answer_facts(self, answer: Answer) -> dict[str, Any]:
         return {

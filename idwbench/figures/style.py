@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import html
 import io
 import os
 import sys
@@ -42,6 +44,7 @@ __all__ = [
     "new_page",
     "open_window",
     "percent_label",
+    "picture_html",
     "render_figure",
     "save_figure",
     "seeds_label",
@@ -110,6 +113,13 @@ def style_axes(axes: Axes, *, label_size: float = 8.5, has_grid: bool = True) ->
         spine.set(color=RULE, visible=side in ("left", "bottom"))
 
 
+class _Page(Figure):
+    """A figure that a notebook shows."""
+
+    def _repr_html_(self) -> str:
+        return picture_html(self)
+
+
 def new_page(
     width: float, height: float, caption: Sequence[str] = (), legend: Sequence[Line2D] = ()
 ) -> tuple[Figure, SubFigure]:
@@ -129,7 +139,7 @@ def new_page(
     columns = min(max(int(width / (0.5 + 0.07 * longest)), 1), max(len(legend), 1))
     height += 2 * _MARGIN + 0.2 * -(-len(legend) // columns) + 0.165 * len(lines)
     around = (_MARGIN / width, _MARGIN / height, 1 - 2 * _MARGIN / width, 1 - 2 * _MARGIN / height)
-    figure = Figure(figsize=(width, height), facecolor=PAPER, layout=ConstrainedLayoutEngine(rect=around))
+    figure = _Page(figsize=(width, height), facecolor=PAPER, layout=ConstrainedLayoutEngine(rect=around))
     figure.supxlabel("\n".join(lines), fontsize=_SMALL, color=QUIET, linespacing=1.3)
     body = figure.add_subfigure(figure.add_gridspec()[0])
     if legend:
@@ -180,6 +190,12 @@ def render_figure(figure: Figure, suffix: str, dpi: float = 160) -> bytes:
         warnings.simplefilter("ignore", UserWarning)
         figure.savefig(drawn, dpi=dpi, format=suffix[1:], facecolor=PAPER, metadata=_METADATA[suffix])
     return drawn.getvalue()
+
+
+def picture_html(figure: Figure, title: str = "figure") -> str:
+    """Return an ``<img>`` with the figure."""
+    encoded = base64.b64encode(render_figure(figure, ".png", 80)).decode()
+    return f'<img alt="{html.escape(title)}" style="max-width: 100%" src="data:image/png;base64,{encoded}">'
 
 
 def save_figure(figure: Figure, path: Path, *, dpi: int = 160, overwrite: bool = False) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+import idwbench
 from idwbench.data.dataset import Dataset, Scaling
 from idwbench.errors import PatchError
 from idwbench.models.effects import SplitEffect
@@ -45,6 +46,9 @@ class PatchedNetwork(Patchable):
     head: SavedModel
     dataset: Dataset
     features: Dataset
+
+    def _repr_html_(self) -> str:
+        return idwbench.html(self)
 
     @classmethod
     def of(cls, network: Network, dataset: Dataset, head: SavedModel | None = None) -> PatchedNetwork:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+import idwbench
 from idwbench.data.columns import Columns
 from idwbench.data.dataset import Scaling
 from idwbench.data.loading import load_dataset
@@ -264,6 +265,9 @@ class SavedModel(Patchable):
         from idwbench.models.model_file import save_model
 
         save_model(self, Path(path), overwrite=overwrite)
+
+    def _repr_html_(self) -> str:
+        return idwbench.html(self)
 
 
 def find_stored_run(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, get_args
 
+import idwbench
 from idwbench.errors import last_line
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import Metrics
@@ -99,6 +100,9 @@ class StoredRun:
     def metric(self, name: str, split: str = "test") -> float | None:
         """Return a metric of a split, or None."""
         return self.metrics.get((split, name))
+
+    def _repr_html_(self) -> str:
+        return idwbench.html(self)
 
 
 @dataclass(frozen=True)

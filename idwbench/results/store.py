@@ -8,10 +8,11 @@ from contextlib import AbstractContextManager
 from functools import wraps
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
 
+import idwbench
 from idwbench.errors import OutputError
 from idwbench.results import contents, frame, leases, planning, progress, reading, recording
 from idwbench.results.database import Database
@@ -22,6 +23,9 @@ from idwbench.runs.results import RunResult
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.figure import Figure
+
+    from idwbench.notebooks import Report, Run
 
 __all__ = ["Results", "results_to_read"]
 
@@ -67,6 +71,7 @@ class Results:
         >>> from idwbench import Results
         >>> results = Results("results/idwbench.db", read_only=True)  # doctest: +SKIP
         >>> results.to_frame(where="method == 'idw' and prototypes >= 16")  # doctest: +SKIP
+        >>> results.leaderboard("two_moons")  # doctest: +SKIP
         >>> [run.metric("accuracy", "test") for run in results.find_runs(sweep="two_moons")]  # doctest: +SKIP
     """
 
@@ -201,6 +206,25 @@ class Results:
             ResultsError: no sweep has that name, or a row cannot be read.
         """
         return frame.with_settings(self.run_table(sweep=sweep, dataset=dataset, where=where, states=states))
+
+    def table(self, name: str | None = None, **options: Any) -> Report:
+        """Return the tables of a sweep or data set, see `idwbench.notebooks.table`."""
+        return idwbench.table(self, name, **options)
+
+    def leaderboard(self, name: str | None = None, **options: Any) -> Report:
+        """Return the settings of a sweep or data set, best first, see `idwbench.notebooks.leaderboard`."""
+        return idwbench.leaderboard(self, name, **options)
+
+    def figure(self, figure: str, name: str | None = None, **options: Any) -> Figure:
+        """Return a figure of a sweep or data set, see `idwbench.notebooks.draw_figure`."""
+        return idwbench.draw_figure(self, figure, name, **options)
+
+    def run(self, run_key: str) -> Run:
+        """Return the run with this key or beginning of a key, with its model; raises as `find_run`."""
+        return idwbench.find_run(self, run_key)
+
+    def _repr_html_(self) -> str:
+        return idwbench.html(self)
 
 
 def _delete(path: Path) -> None:

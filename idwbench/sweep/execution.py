@@ -17,7 +17,7 @@ from idwbench.results import DEFAULT_DATABASE
 from idwbench.results.records import RESULT_STATES, EndedState, StoredRun, SweepStatus
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
-from idwbench.sweep.observer import Observer
+from idwbench.sweep.observer import Observer, default_observer
 from idwbench.sweep.runner import Runner, missing_requirements
 from idwbench.sweep.shipped import sweep_path
 from idwbench.sweep.spec import SweepSpec, plan, read_sweep
@@ -61,7 +61,7 @@ def train(
         device: Device of the torch engine.
         data_dir: Folder of the image archives, see `idwbench.data.folder.data_folder`.
         retrain: Whether to retrain a run that has a result.
-        observer: Receives the progress.
+        observer: Receives the progress; by default a notebook shows a bar.
 
     Raises:
         IdwbenchError: an argument of another type, the data or the database cannot be used, another process trains the
@@ -86,7 +86,7 @@ def train(
     results.plan([config])
     results.reset([key], RETRIED["all" if retrain else "failed"])
     if results.pending([key]):
-        runner = Runner(results, observer or Observer(), engine, device)
+        runner = Runner(results, observer or default_observer(), engine, device)
         to_do = [*missing_requirements([config], results), config]
         runner.observer.planned(len(to_do), len(to_do), 0, 0)
         if len(to_do) == 1:
@@ -151,7 +151,7 @@ def run_sweep(
         jobs: Number of threads that train; by default one for each core, or one on a GPU.
         data_dir: Folder of the image archives; a data set is loaded when its turn comes, so that only one is in memory.
         dask: A Dask cluster that trains the runs: ``tcp://host:8786``, or ``local:2`` for two new processes.
-        observer: Receives the progress.
+        observer: Receives the progress; by default a notebook shows a bar.
         wait: Whether to wait for the runs that other processes train, and to train those that they leave.
         max_failures: End after this number of failed runs; those in work are released and stay to be trained.
 
@@ -173,7 +173,7 @@ def run_sweep(
     # A device that is not available is found before the database is changed; the CPU always is. Workers have their own.
     check_engine(engine, device if dask is None else "cpu")
     results, retried = Results(db), RETRIED[retry]
-    runner = Runner(results, observer or Observer(), engine, device, data_dir, jobs, max_failures=max_failures)
+    runner = Runner(results, observer or default_observer(), engine, device, data_dir, jobs, max_failures=max_failures)
     waited, to_do = _register(spec, runner, retried, wait=wait) if spec.sampler is None else ({}, [])
     if waited or to_do or spec.sampler is not None:
         with cluster as runner.cluster:

@@ -1,11 +1,14 @@
-"""The interface for the progress of a sweep."""
+"""The interface for the progress of a sweep, and the bar of a notebook."""
 
+import sys
 from collections.abc import Collection, Sequence
+from importlib.util import find_spec
+from typing import Any
 
 from idwbench.runs.config import RunConfig
 from idwbench.runs.results import RunResult
 
-__all__ = ["Observer"]
+__all__ = ["NotebookBar", "Observer", "default_observer"]
 
 
 class Observer:
@@ -37,3 +40,41 @@ class Observer:
 
     def failed(self, config: RunConfig, error: Exception) -> None:
         """Receive the error of a failed run."""
+
+
+class NotebookBar(Observer):
+    """Shows a bar of tqdm, which is a widget where ipywidgets is installed."""
+
+    def planned(self, total: int, to_do: int, running: int, failed: int) -> None:
+        """Begin the bar."""
+        from tqdm.auto import tqdm
+
+        self._bar: Any = tqdm(total=to_do, unit="run", disable=not to_do)
+
+    def taken_over(self, runs: int) -> None:
+        """Lengthen the bar."""
+        self._bar.total += runs
+        self._bar.refresh()
+
+    def epoch(self, configs: Sequence[RunConfig], epoch: int) -> None:
+        """Show the epoch."""
+        self._bar.set_postfix_str(f"{configs[0].model.label}: epoch {epoch} of {configs[0].protocol.epochs}")
+
+    def finished(self, results: Sequence[RunResult]) -> None:
+        """Move the bar, and end it with the last run."""
+        self._advance(len(results))
+
+    def failed(self, config: RunConfig, error: Exception) -> None:
+        """Write the reason above the bar, and move it."""
+        self._bar.write(f"{config.model.label} failed: {error}")
+        self._advance(1)
+
+    def _advance(self, runs: int) -> None:
+        self._bar.update(runs)
+        if self._bar.n >= self._bar.total:
+            self._bar.close()
+
+
+def default_observer() -> Observer:
+    """Return a bar in a notebook where tqdm is installed; elsewhere nothing is shown."""
+    return NotebookBar() if "ipykernel" in sys.modules and find_spec("tqdm") else Observer()

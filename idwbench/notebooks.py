@@ -1,0 +1,288 @@
+"""What a notebook asks of stored results and shows of them: tables, figures, runs, models, explanations and patches.
+
+`Results` has these calls as methods, and objects that a notebook displays call `html`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import singledispatch
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from idwbench.explanations.explanation import Explanation
+from idwbench.models.patched_network import PatchedNetwork
+from idwbench.models.saved_model import SavedModel, stored_model
+from idwbench.report.leaderboard import leaderboard as ranking
+from idwbench.report.render import render
+from idwbench.report.selection import report_tables, select_runs
+from idwbench.report.tables import Table
+from idwbench.results.records import StoredRun
+from idwbench.results.store import Results
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+__all__ = ["Report", "Run", "draw_figure", "find_run", "html", "leaderboard", "table"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """Tables of stored runs, as `idwbench report` prints them; a notebook shows them as HTML."""
+
+    tables: tuple[Table, ...]
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return the rows of all tables as pandas data, with full precision and a column for each setting."""
+        import pandas
+
+        return pandas.DataFrame([one.flat(record) for one in self.tables for record in one.records()])
+
+    def render(self, table_format: str = "rich") -> str:
+        """Return the tables as text; formats as in `idwbench.report.render.render`."""
+        return render(self.tables, table_format)
+
+    def __str__(self) -> str:
+        return self.render()
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return "".join(map(_table_html, self.tables))
+
+
+@dataclass(frozen=True)
+class Run:
+    """A stored run with the database that it is in; it has the attributes of its record, a `StoredRun`."""
+
+    record: StoredRun
+    results: Results = field(repr=False)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(object.__getattribute__(self, "record"), name)
+
+    def model(self, data_dir: Path | None = None) -> SavedModel:
+        """Return the model that the run learned; raises `TrainingError` if it is of a kind without one."""
+        return stored_model(self.results, self.record, data_dir)
+
+    def curve(self) -> pandas.DataFrame:
+        """Return what was measured in training by epoch, in columns such as ``train_loss``."""
+        import pandas
+
+        points = self.results.load_curve(self.record.run_key)
+        measured = ({"_".join(pair): number for pair, number in point.values.items()} for point in points)
+        return pandas.DataFrame(measured, index=pandas.Index([point.epoch for point in points], name="epoch"))
+
+    def arrays(self) -> dict[str, Any]:
+        """Return the stored arrays by name, such as ``keys`` and ``values``."""
+        return self.results.load_arrays(self.record.run_key)
+
+    def _repr_html_(self) -> str:
+        return html(self.record)
+
+
+def table(
+    results: Results,
+    name: str | None = None,
+    *,
+    metric: str | None = None,
+    split: str | None = None,
+    by_dataset: bool = False,
+    intervals: bool = False,
+    methods: Sequence[str] = (),
+    prototypes: Sequence[int] = (),
+) -> Report:
+    """Return the tables of a sweep or data set, with mean ± sample standard deviation over seeds.
+
+    Args:
+        results: The database.
+        name: The sweep or data set; it may be left out if the database has a single data set.
+        metric: The metric, by default that of the task.
+        split: The split that a table by data set shows.
+        by_dataset: Whether a table has a column for each data set.
+        intervals: Whether to compute 95 % intervals of the means.
+        methods: Only these methods.
+        prototypes: Only these numbers of prototypes.
+
+    Raises:
+        ConfigError: unknown name, method or metric, or no run is left.
+    """
+    runs = select_runs(results, name, methods, prototypes, metric=metric)
+    return Report(tuple(report_tables(runs, metric, split, by_dataset=by_dataset, intervals=intervals)))
+
+
+def leaderboard(
+    results: Results,
+    name: str | None = None,
+    *,
+    metric: str | None = None,
+    split: str | None = None,
+    top: int | None = None,
+    best_over: Sequence[str] = (),
+    intervals: bool = False,
+    methods: Sequence[str] = (),
+    prototypes: Sequence[int] = (),
+) -> Report:
+    """Return the settings of a sweep or data set in one list, best first.
+
+    Args:
+        results: The database.
+        name: As for `table`.
+        metric: The metric, by default that of the task.
+        split: The split that the list is sorted by.
+        top: Number of rows.
+        best_over: Settings of which the values with the best validation metric are shown.
+        intervals: As for `table`.
+        methods: As for `table`.
+        prototypes: As for `table`.
+
+    Raises:
+        ConfigError: unknown name, method, metric or setting, or no run is left.
+    """
+    runs = select_runs(results, name, methods, prototypes, metric=metric)
+    return Report((ranking(runs, metric, split=split, top=top, best_over=best_over, intervals=intervals),))
+
+
+def draw_figure(
+    results: Results,
+    figure: str,
+    name: str | None = None,
+    *,
+    methods: Sequence[str] = (),
+    prototypes: Sequence[int] = (),
+    data_dir: Path | None = None,
+) -> Figure:
+    """Return a figure of the runs of a sweep or data set, such as ``curves`` or ``keys``.
+
+    The names are those of `idwbench.figures.stored.FIGURES`. Arguments are as for `table`; it raises `ConfigError` also
+    if the figure does not support these runs.
+    """
+    from idwbench.figures.stored import check_figure_name, draw_stored
+
+    check_figure_name(figure)
+    runs = select_runs(results, name, methods, prototypes)
+    return draw_stored(figure, results, results.load_runs([*runs.run_key]), data_dir)
+
+
+def find_run(results: Results, run_key: str) -> Run:
+    """Return the run with this key or beginning of a key; raises `ResultsError` if there is none or several."""
+    return Run(results.find_run(run_key), results)
+
+
+@singledispatch
+def html(shown: Any) -> str:
+    """Return an object of this package as HTML for a notebook, with its pictures.
+
+    Raises:
+        TypeError: an object of another type.
+    """
+    raise TypeError(f"there is no HTML for {type(shown).__name__}")
+
+
+@html.register
+def _results_html(shown: Results) -> str:
+    sweeps, datasets = shown.names()
+    states = ("total", "complete", "failed", "running")
+    rows = [(name, *(getattr(shown.sweep_status(name), state) for state in states)) for name in sweeps]
+    return _rows_html(("sweep", *states), rows) + f"<p>Data sets: {escape(', '.join(datasets)) or 'none'}</p>"
+
+
+@html.register
+def _run_html(shown: StoredRun) -> str:
+    facts = {
+        "run": shown.run_key[:12],
+        "model": shown.label,
+        "state": shown.state,
+        "seed": shown.seed,
+        "learned parameters": shown.n_parameters,
+        "engine": shown.engine,
+        "seconds": shown.seconds and f"{shown.seconds:.3g}",
+        "tags": shown.tags,
+        "note": shown.note,
+    }
+    return _facts_html(facts) + _metrics_html(shown.metrics)
+
+
+@html.register
+def _model_html(shown: SavedModel) -> str:
+    from idwbench.estimators.drawing import prototypes_html
+
+    metrics = {(split, name): number for split, part in shown.metrics.items() for name, number in part.items()}
+    keys, values = shown.scaling.invert(shown.keys), shown.values
+    drawing = prototypes_html(keys, values, shown.class_names, shown.image_shape, ())
+    facts = _facts_html({"model": shown.config.model.label, "data": shown.config.dataset_label})
+    return facts + _metrics_html(metrics) + drawing + _patches_html(shown)
+
+
+@html.register
+def _network_html(shown: PatchedNetwork) -> str:
+    return html(shown.head)
+
+
+@html.register
+def _explanation_html(shown: Explanation) -> str:
+    from idwbench.figures.explanations import draw_explanation
+    from idwbench.figures.style import picture_html
+
+    header = ("layer", "source", shown.weight_name, "class", "contribution")
+    rows = [
+        (layer.name, item.source, f"{item.weight:.4g}", shown.class_name(item.label), _number(item.contribution))
+        for layer in shown.layers
+        for item in layer.items
+    ]
+    image = picture_html(draw_explanation(shown), f"explanation of an answer of {shown.model}")
+    return image + _rows_html(header, rows) + _notes_html(shown.warnings)
+
+
+def _patches_html(model: SavedModel) -> str:
+    """Return the patches of a model with radius and certificate; nothing if it has none."""
+    header = ("patch", "label", "label before", "radius", "certain within")
+    names = {None: "", **dict(enumerate(model.class_names))}
+    rows = [
+        (number, names[one.label], names[one.label_before], _number(one.radius), _number(one.certified_radius))
+        for number, one in enumerate(model.repairs.records, start=1)
+    ]
+    return _rows_html(header, rows) if rows else ""
+
+
+def _metrics_html(metrics: Mapping[tuple[str, str], float]) -> str:
+    """Return a row for each metric and a column for each split."""
+    splits, names = (list(dict.fromkeys(pair[place] for pair in metrics)) for place in (0, 1))
+    rows = [(name, *(_number(metrics.get((split, name))) for split in splits)) for name in names]
+    return _rows_html(("metric", *splits), rows) if rows else ""
+
+
+def _facts_html(facts: Mapping[str, object]) -> str:
+    return _rows_html(("", ""), [(name, fact) for name, fact in facts.items() if fact not in (None, "")])
+
+
+def _table_html(shown: Table) -> str:
+    columns = [column for column in shown.columns if "markdown" not in column.not_in] if shown.groups else []
+    rows = zip(*(column.texts for column in columns), strict=True)
+    title = f"<h4>{escape(shown.title)}</h4>" if shown.title else ""
+    marks = [tuple(column.best) or (False,) * len(column.texts) for column in columns]
+    body = _rows_html([column.header for column in columns], rows, [*zip(*marks, strict=True)])
+    return title + body + _notes_html([shown.caption if columns else "", *shown.notes])
+
+
+def _rows_html(header: Sequence[str], rows: Iterable[Sequence[object]], bold: Sequence[Sequence[bool]] = ()) -> str:
+    """Return a table of texts, of which some are bold."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in header)
+    body = []
+    for place, row in enumerate(rows):
+        cells = (escape(str(cell)) for cell in row)
+        marks = bold[place] if bold else (False,) * len(row)
+        cells = (f"<b>{cell}</b>" if mark else cell for cell, mark in zip(cells, marks, strict=True))
+        body.append("<tr>" + "".join(f'<td style="white-space: nowrap">{cell}</td>' for cell in cells) + "</tr>")
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+
+
+def _notes_html(notes: Iterable[str]) -> str:
+    return "".join(f"<p><small>{escape(note)}</small></p>" for note in notes if note)
+
+
+def _number(number: float | None) -> str:
+    return "" if number is None else f"{number:.4g}"

@@ -1,0 +1,195 @@
+"""What notebooks ask of results and show of them."""
+
+import io
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas
+import pytest
+from matplotlib.figure import Figure
+from stored_runs import stored_run
+
+import idwbench
+from idwbench.errors import ConfigError, ResultsError
+from idwbench.models.saved_model import SavedModel
+from idwbench.notebooks import Report
+from idwbench.report.tables import Column, Table
+from idwbench.sweep.observer import NotebookBar, Observer, default_observer
+
+SWEEP = """
+name: scores
+dataset: {name: two_moons, holdout_per_class: 50}
+protocol: {epochs: 2}
+seeds: 2
+grid: {method: [idw, neg_dist], prototypes: [2, 4]}
+"""
+
+
+class Cells(HTMLParser):
+    """The texts of cells by table and row, of which bold ones have a star, and the sources of pictures."""
+
+    def __init__(self, shown):
+        super().__init__()
+        self.tables, self.pictures, self.open = [], [], []
+        self.feed(shown._repr_html_())
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        if tag == "img":
+            self.pictures.append(dict(attrs)["src"])
+            return
+        self.open.append(tag)
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if {"td", "th"} & {*self.open}:
+            self.tables[-1][-1][-1] += data + "*" * ("b" in self.open)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("notebook")
+    (folder / "scores.yaml").write_text(SWEEP, encoding="utf-8")
+    idwbench.run_sweep(folder / "scores.yaml", folder / "results.db")
+    return idwbench.Results(folder / "results.db", read_only=True)
+
+
+@pytest.fixture(scope="module")
+def run(results):
+    [key] = results.to_frame(where="method == 'idw' and prototypes == 4 and seed == 0").run_key
+    return results.run(key[:12])
+
+
+@pytest.fixture(scope="module")
+def model(run):
+    return run.model()
+
+
+def other_label(model, x):
+    return "lower" if model.predict([x])[0] == "upper" else "upper"
+
+
+def test_results_show_their_sweeps_with_the_states_of_their_runs(results):
+    [sweeps] = Cells(results).tables
+    assert sweeps[1] == ["scores", "8", "8", "0", "0"]
+
+
+def test_a_leaderboard_has_the_means_of_the_runs(results):
+    board = results.leaderboard("scores", prototypes=[4]).to_frame()
+    runs = results.to_frame(where="prototypes == 4")
+    means = runs.groupby("method").test_accuracy.mean()
+    assert board.set_index("method").test_mean.to_dict() == pytest.approx(means.to_dict())
+
+
+def test_a_table_shows_every_model_and_its_text_is_that_of_the_command_line(results):
+    table = results.table("scores", methods=["idw"])
+    [shown] = Cells(table).tables
+    assert [row[0] for row in shown[1:]] == ["idw", "idw"]
+    assert str(table) == table.render("rich")
+    assert "| idw" in table.render("markdown")
+
+
+def test_names_are_escaped_and_the_best_cells_are_bold():
+    columns = (Column("a", "<a>", ["x & y", "z"]), Column("b", "b", ["1", "2"], best=[False, True]))
+    report = Report((Table("t < u", columns, (0, 0), notes=("n > m",)),))
+    assert Cells(report).tables == [[["<a>", "b"], ["x & y", "1"], ["z", "2*"]]]
+    assert "t &lt; u" in report._repr_html_() and "n &gt; m" in report._repr_html_()
+
+
+def test_an_unknown_sweep_is_refused_with_the_nearest_name(results):
+    for call in (results.table, results.leaderboard):
+        with pytest.raises(ConfigError, match="nothing is called 'score'"):
+            call("score")
+    with pytest.raises(ConfigError, match="unknown figure 'curve'"):
+        results.figure("curve", "scores")
+
+
+def test_a_figure_is_one_of_matplotlib(results):
+    figure = results.figure("curves", "scores")
+    assert isinstance(figure, Figure)
+    assert len(Cells(figure).pictures) == 1
+
+
+def test_a_run_is_found_by_the_beginning_of_its_key(results, run):
+    assert run.config.model.method == "idw" and run.metric("accuracy") == run.record.metric("accuracy")
+    [facts, metrics] = Cells(run).tables
+    assert facts[1][:2] == ["run", run.run_key[:12]]
+    accuracies = next(row for row in metrics if row[0] == "accuracy")
+    assert accuracies[metrics[0].index("test")] == f"{run.metric('accuracy'):.4g}"
+    with pytest.raises(ResultsError, match="no run"):
+        results.run("0" * 12)
+
+
+def test_the_curve_of_a_run_has_a_row_for_each_epoch(run):
+    curve = run.curve()
+    assert curve.index.tolist() == [1, 2] and curve.test_accuracy.iloc[-1] == run.metric("accuracy")
+    assert run.arrays()["keys"].shape == (4, 2)
+
+
+def test_a_run_that_failed_shows_that_it_did():
+    [facts] = Cells(stored_run(state="failed")).tables
+    assert ["state", "failed"] in facts
+
+
+def test_a_model_shows_its_prototypes_and_its_patches(model):
+    assert isinstance(model, SavedModel)
+    plain = Cells(model)
+    assert len(plain.pictures) == 1
+    x = [0.5, 0.25]
+    label = other_label(model, x)
+    patched = model.patch(x, label)
+    patches = Cells(patched).tables[-1]
+    [record] = patched.repairs.records
+    assert len(Cells(patched).tables) == len(plain.tables) + 1
+    assert patches[1][:2] == ["1", label] and patches[1][3] == f"{record.radius:.4g}"
+
+
+def test_an_explanation_shows_its_figure_and_the_weights(model):
+    explained = idwbench.explain(model, [0.5, 0.25], top=2)
+    shown = Cells(explained)
+    assert shown.pictures[0].startswith("data:image/png;base64,")
+    assert [row[1] for row in shown.tables[0][1:]] == [item.source for item in explained.layers[0].items]
+
+
+def test_a_warning_of_an_explanation_is_shown(model):
+    explained = replace(idwbench.explain(model, [0.5, 0.25]), warnings=("a < b",))
+    assert "a &lt; b" in explained._repr_html_()
+
+
+def test_other_objects_have_no_html():
+    with pytest.raises(TypeError, match="no HTML for ndarray"):
+        idwbench.html(np.zeros(2))
+
+
+def test_a_report_without_rows_is_an_empty_frame():
+    assert isinstance(Report(()).to_frame(), pandas.DataFrame)
+    assert Report(()).to_frame().empty and Report(())._repr_html_() == ""
+
+
+def test_only_a_notebook_shows_a_bar(monkeypatch):
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+    assert type(default_observer()) is Observer
+    monkeypatch.setitem(sys.modules, "ipykernel", object())
+    assert type(default_observer()) is NotebookBar
+
+
+def test_the_bar_counts_the_runs_of_a_sweep(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setitem(sys.modules, "ipykernel", object())
+    (tmp_path / "scores.yaml").write_text(SWEEP, encoding="utf-8")
+    idwbench.run_sweep(tmp_path / "scores.yaml", tmp_path / "results.db")
+    assert "8/8" in sys.stderr.getvalue()
+    before = sys.stderr.getvalue()
+    idwbench.run_sweep(tmp_path / "scores.yaml", tmp_path / "results.db")
+    assert sys.stderr.getvalue() == before
