@@ -240,7 +240,7 @@ def _explanation_html(shown: Explanation) -> str:
 def _patches_html(model: SavedModel) -> str:
     """Return the patches of a model with radius and certificate; nothing if it has none."""
     header = ("patch", "label", "label before", "radius", "certain within")
-    names = {None: "", **dict(enumerate(model.class_names))}
+    names: dict[int | None, str] = {None: "", **dict(enumerate(model.class_names))}
     rows = [
         (number, names[one.label], names[one.label_before], _number(one.radius), _number(one.certified_radius))
         for number, one in enumerate(model.repairs.records, start=1)
