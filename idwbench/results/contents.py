@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Text, cast, select
+from pydantic import TypeAdapter
+from sqlalchemy import Connection, Float, Text, cast, select
 
 from idwbench.errors import ResultsError
-from idwbench.results.reading import converted, number, shortened, stored_id
+from idwbench.results.reading import converted, converted_column, stored_id
 from idwbench.results.tables import arrays, chunks, curves, runs
 from idwbench.runs.kinds.models import MODELS
 from idwbench.runs.results import CurvePoint
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["array_facts", "load_arrays", "load_curve", "load_curves"]
 
 _SHORT = 12
+_SHAPE = TypeAdapter(tuple[int, ...])
 
 
 def load_curves(connection: Connection, run_keys: Sequence[str]) -> dict[str, list[CurvePoint]]:
@@ -31,10 +32,11 @@ def load_curves(connection: Connection, run_keys: Sequence[str]) -> dict[str, li
     query = query.order_by(runs.c.id, curves.c.epoch, curves.c.split, curves.c.name)
     points: dict[str, dict[int, dict[tuple[str, str], float]]] = {key: {} for key in run_keys}
     for part in chunks(list(points)):
-        for key, epoch, split, name, value in connection.execute(query.where(runs.c.run_key.in_(part))):
-            finite = converted(key, "curve", number, value)
-            place = converted(key, "curve", number, epoch)
-            points[key].setdefault(place, {})[split, name] = math.nan if finite is None else finite
+        rows = connection.execute(query.where(runs.c.run_key.in_(part))).all()
+        keys, *columns = zip(*rows, strict=True) if rows else [()] * 5
+        epochs, values = (converted_column(keys, "curve", Float(), [*columns[place]]) for place in (0, 3))
+        for key, epoch, split, name, value in zip(keys, epochs, *columns[1:3], values, strict=True):
+            points[key].setdefault(epoch, {})[split, name] = math.nan if value is None else value
     return {key: [CurvePoint(epoch, values) for epoch, values in by_epoch.items()] for key, by_epoch in points.items()}
 
 
@@ -83,13 +85,6 @@ def array_facts(connection: Connection, run_key: str) -> dict[str, dict[str, Any
     of_run = arrays.c.run_id == stored_id(connection, run_key)
     query = select(arrays.c.name, arrays.c.dtype, cast(arrays.c.shape, Text)).where(of_run).order_by(arrays.c.name)
     return {
-        name: {"dtype": dtype, "shape": converted(run_key, f"array {name}", _shape, shape)}
+        name: {"dtype": dtype, "shape": converted(run_key, f"array {name}", _SHAPE.validate_json, shape)}
         for name, dtype, shape in connection.execute(query)
     }
-
-
-def _shape(text: str) -> tuple[int, ...]:
-    content = json.loads(text)
-    if not isinstance(content, list) or not all(isinstance(size, int) for size in content):
-        raise ValueError(f"expected a shape, got {shortened(text)}")
-    return tuple(content)

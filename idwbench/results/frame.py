@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from idwbench.results.comparison import run_settings
 from idwbench.results.progress import stale_keys
-from idwbench.results.reading import metric_order, read_columns
+from idwbench.results.reading import metric_order, read_columns, stored_runs
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import RunConfig
 
@@ -76,13 +76,8 @@ def runs_frame(stored: Iterable[StoredRun]) -> pandas.DataFrame:
 def records(table: pandas.DataFrame) -> list[StoredRun]:
     """Return the runs of a table with their settings and metrics, without how they were trained."""
     pairs = [name for name in table.columns if isinstance(name, tuple)]
-    found = []
-    for row in table.to_dict("records"):
-        metrics = {pair: row[pair] for pair in pairs if row[pair] == row[pair]}
-        found.append(
-            StoredRun(row["run_key"], row["config"].with_seed(row["seed"]), row["dataset"], row["state"], metrics)
-        )
-    return found
+    names = ("run_key", "dataset", "state", "config", "seed", *pairs)
+    return stored_runs({name: table[name].tolist() for name in names})
 
 
 def _table(columns: Mapping[Any, Sequence[Any]]) -> pandas.DataFrame:

@@ -5,13 +5,13 @@ What cannot be read is a `ResultsError` that names the run and the column.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
-from pydantic import ValidationError
+import pydantic
+from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
 from sqlalchemy import (
     ColumnElement,
     Connection,
@@ -29,7 +29,7 @@ from sqlalchemy import (
     true,
 )
 from sqlalchemy import type_coerce as coerced
-from sqlalchemy.types import Float, Integer, NullType
+from sqlalchemy.types import Float, Integer, NullType, TypeEngine
 
 from idwbench.errors import ConfigError, ResultsError, did_you_mean
 from idwbench.results.records import RESULT_STATES, RunState, StoredRun
@@ -41,15 +41,16 @@ from idwbench.runs.metrics import METRICS, SPLITS
 __all__ = [
     "check_text",
     "converted",
+    "converted_column",
     "find_run",
     "find_runs",
     "load_runs",
     "metric_order",
     "names",
-    "number",
     "read_columns",
     "shortened",
     "stored_id",
+    "stored_runs",
     "sweep_id",
     "sweeps_of",
     "unreadable",
@@ -82,54 +83,25 @@ def check_text(connection: Connection, label: str, error: BaseException) -> None
                 raise ResultsError(str(unreadable(run_key, column.name, f"{reason}")), file=label) from None
 
 
-# Conversions of the values of a column, as the driver gives them; they raise `ValueError` for a value that is damaged.
-
-
-def number(value: Any) -> Any:
-    """Return a number or None; raises `ValueError` for text, which SQLite stores in a column of numbers, too."""
-    if value is None or isinstance(value, int | float):
-        return value
-    raise ValueError(f"expected a number, got {value!r}")
-
-
-def _text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    raise ValueError(f"expected text, got {value!r}")
-
-
-def _moment(value: Any) -> datetime | None:
-    """Return a time in UTC, which SQLite stores as text without a zone."""
-    if value is None:
-        return None
-    moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-
-
-def _mapping(text: Any) -> Any:
-    """Return the mapping of a JSON object, whose values are texts, numbers, truth values or null."""
-    content = None if text is None else json.loads(text)
-    if content is None:
-        return None
-    if not isinstance(content, dict) or not all(
-        isinstance(value, str | int | float | None) for value in content.values()
-    ):
-        raise ValueError(f"expected names with texts or numbers, got {shortened(text)}")
-    return content
-
-
-def _durations(text: Any) -> Any:
-    content = _mapping(text)
-    for value in (content or {}).values():
-        number(value)
-    return content
-
-
 def shortened(text: str) -> str:
     """Return the beginning of a text, for messages."""
     return text if len(text) <= 40 else f"{text[:40]}…"
 
 
+_Moment = Annotated[
+    datetime,  # SQLite stores it as text without a zone
+    AfterValidator(lambda moment: moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)),
+]
+_STRICT, _NONE = ConfigDict(strict=True), type(None)
+# By the type of a column: how its values are converted, as the driver gives them, JSON as text; and the types of those
+# that stay as they are. SQLite stores values of any type in any column.
+_CONVERSIONS: tuple[tuple[type | tuple[type, ...], TypeAdapter[Any], set[type]], ...] = (
+    (Json, TypeAdapter(pydantic.Json[dict[str, str | float | bool | None] | None] | None), {_NONE}),
+    (UtcDateTime, TypeAdapter(_Moment | None), {_NONE}),
+    ((Integer, Float), TypeAdapter(float | None, config=_STRICT), {bool, int, float, _NONE}),
+    (String, TypeAdapter(str | None, config=_STRICT), {str, _NONE}),
+)
+_DURATIONS: TypeAdapter[Any] = TypeAdapter(pydantic.Json[dict[str, float] | None] | None)
 _COLUMNS = tuple(f.name for f in fields(StoredRun) if f.name not in ("config", "metrics"))
 _AT_ONCE = 10_000
 _SEED = ',"seed":'  # followed by the end of canonical JSON: no name of a part or a setting comes after it
@@ -141,6 +113,11 @@ _VALUES: dict[str, ColumnElement[Any]] = {
     column.name: cast(column, Text) if isinstance(column.type, Json) else coerced(column, NullType())
     for column in runs.columns
 }
+# PostgreSQL's JSON has its own order and spaces.
+_CONFIG_TEXTS = {
+    "sqlite": cast(runs.c.config, Text),
+    "postgresql": cast(func.jsonb_set(runs.c.config, literal_column("'{seed}'"), literal_column("'0'::jsonb")), Text),
+}
 _VALUES |= {"state": _STATE, "retraining": case((_IS_AGAIN, true()), else_=false())}
 
 
@@ -151,9 +128,21 @@ def converted(run_key: str, column: str, convert: Callable[..., Any], *values: A
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         reason = ": ".join([*filter(None, [".".join(map(str, first["loc"]))]), first["msg"]])
+        reason += f", got {shortened(str(first['input']))!r}" if isinstance(first["input"], str | bytes) else ""
     except (ConfigError, ValueError) as error:
         reason = str(error)
     raise unreadable(run_key, column, reason)
+
+
+def converted_column(run_keys: Sequence[str], column: str, kind: TypeEngine[Any], values: list[Any]) -> list[Any]:
+    """Return the values of a column of some runs, as `converted`; what many of them share is converted once."""
+    adapter, right = next((adapter, right) for types, adapter, right in _CONVERSIONS if isinstance(kind, types))
+    if {*map(type, values)} <= right:
+        return values
+    convert = (_DURATIONS if column == "durations" else adapter).validate_python
+    distinct = dict(zip(values, run_keys, strict=True))
+    known = {value: converted(key, column, convert, value) for value, key in distinct.items()}
+    return [known[value] for value in values]
 
 
 def read_columns(
@@ -192,7 +181,7 @@ def read_columns(
     value = select(metrics.c.value).where(metrics.c.run_id == runs.c.id)
     measures = [value.where(metrics.c.split == split, metrics.c.name == name) for split, name in pairs]
     values = (*(_VALUES[name] for name in names), *(measure.scalar_subquery() for measure in measures))
-    query = query.with_only_columns(_config_text(connection), *values, maintain_column_froms=True)
+    query = query.with_only_columns(_CONFIG_TEXTS[connection.dialect.name], *values, maintain_column_froms=True)
     columns: dict[Any, list[Any]] = {name: [] for name in (*names, *pairs)}
     places: dict[str, int] = {}  # of the JSON without the seed, which runs of one setting share
     codes: list[int] = []
@@ -210,18 +199,13 @@ def read_columns(
     if sweep is not None and not keys:
         sweep_id(connection, sweep)
     for name, column in columns.items():
-        columns[name] = _converted_column(keys, name, column)
+        is_metric = isinstance(name, tuple)
+        kind = Float() if is_metric or name == "retraining" else runs.c[name].type
+        columns[name] = converted_column(keys, f"metric {'_'.join(name)}" if is_metric else name, kind, column)
     first_keys = dict(zip(reversed(codes), reversed(keys), strict=True))
     run_keys = [first_keys[code] for code in range(len(first))]
     configs = [converted(key, "config", RunConfig.stored, text, key) for key, text in zip(run_keys, first, strict=True)]
     return columns | {"config": [configs[code] for code in codes], "setting": codes}
-
-
-def _config_text(connection: Connection) -> ColumnElement[str]:
-    """Return the JSON of configurations, on PostgreSQL, whose JSON has its own order and spaces, with seed 0."""
-    if connection.dialect.name != "postgresql":
-        return cast(runs.c.config, Text)
-    return cast(func.jsonb_set(runs.c.config, literal_column("'{seed}'"), literal_column("'0'::jsonb")), Text)
 
 
 def _metric_pairs(
@@ -243,28 +227,6 @@ def metric_order(pair: tuple[str, str]) -> tuple[Any, ...]:
     split, name = pair
     place = [*METRICS].index(name) if name in METRICS else len(METRICS)
     return (SPLITS.index(split) if split in SPLITS else len(SPLITS), place, pair)
-
-
-def _converted_column(run_keys: Sequence[str], name: Any, values: list[Any]) -> list[Any]:
-    """Return the values of a column; what many runs share is converted once."""
-    is_number = isinstance(name, tuple) or name == "retraining"
-    kind = Float() if is_number else runs.c[name].type
-    convert: Callable[[Any], Any]
-    types: set[type]
-    if isinstance(kind, Json):
-        convert, types = (_durations if name == "durations" else _mapping), {type(None)}
-    elif isinstance(kind, UtcDateTime):
-        convert, types = _moment, {type(None)}
-    elif isinstance(kind, Integer | Float):
-        convert, types = number, {bool, int, float, type(None)}
-    else:
-        convert, types = _text, {str, type(None)}
-    if {*map(type, values)} <= types:
-        return values
-    label = f"metric {'_'.join(name)}" if isinstance(name, tuple) else name
-    distinct = dict(zip(values, run_keys, strict=True))
-    known = {value: converted(key, label, convert, value) for value, key in distinct.items()}
-    return [known[value] for value in values]
 
 
 def names(connection: Connection) -> tuple[list[str], list[str]]:
@@ -345,19 +307,25 @@ def load_runs(connection: Connection, run_keys: Sequence[str]) -> list[StoredRun
 
 def _records(connection: Connection, names: Collection[str] | None = None, **conditions: Any) -> list[StoredRun]:
     """Return the runs that meet the conditions of `read_columns`, with the metrics of these names."""
-    columns = read_columns(connection, (*_COLUMNS, "seed"), names, **conditions)
-    columns["config"] = [
-        config.with_seed(seed) if seed != config.seed else config
-        for config, seed in zip(columns["config"], columns["seed"], strict=True)
-    ]
+    return stored_runs(read_columns(connection, (*_COLUMNS, "seed"), names, **conditions))
+
+
+def stored_runs(columns: Mapping[Any, Sequence[Any]]) -> list[StoredRun]:
+    """Return runs from their columns, as `read_columns` returns them; a metric that is None or NaN is missing."""
     pairs = [name for name in columns if isinstance(name, tuple)]
-    columns["metrics"] = [
-        {pair: value for pair, value in zip(pairs, values, strict=True) if value is not None}
-        for values in (zip(*(columns[pair] for pair in pairs), strict=True) if pairs else [()] * len(columns["seed"]))
+    metrics = [
+        {pair: value for pair, value in zip(pairs, values, strict=True) if value is not None and value == value}
+        for values in zip(*(columns[pair] for pair in pairs), strict=True)
     ]
-    names_of_fields = [f.name for f in fields(StoredRun)]
-    rows = zip(*(columns[name] for name in names_of_fields), strict=True)
-    return [StoredRun(**dict(zip(names_of_fields, row, strict=True))) for row in rows]
+    names = [name for name in _COLUMNS if name in columns]
+    return [
+        StoredRun(config=config.with_seed(seed), metrics=own, **dict(zip(names, facts, strict=True)))
+        for config, seed, own, *facts in zip(
+            *(columns["config"], columns["seed"], metrics or [{} for _ in columns["seed"]]),
+            *(columns[name] for name in names),
+            strict=True,
+        )
+    ]
 
 
 def stored_id(connection: Connection, run_key: str) -> int:
