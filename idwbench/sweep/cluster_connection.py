@@ -7,14 +7,14 @@ import logging
 import re
 import signal
 import warnings
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from typing import Any
 
 from idwbench.errors import ClusterError, ConfigError, first_line
+from idwbench.sweep.runner import uninterrupted
 
 __all__ = ["Cluster", "connected", "local_workers"]
 
@@ -97,12 +97,14 @@ def _local_cluster(workers: int, resources: dict[str, float]) -> Iterator[Any]:
     import dask
     from distributed import LocalCluster
 
-    def start() -> Any:
+    started = []
+
+    def start() -> None:
         # The processes inherit this: a terminal sends Ctrl-C to all of them, and it is for the driver alone.
         if hasattr(signal, "pthread_sigmask"):
             resource_tracker.ensure_running()  # would unblock SIGINT again
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
-        return LocalCluster(
+        cluster = LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
             processes=True,
@@ -112,34 +114,18 @@ def _local_cluster(workers: int, resources: dict[str, float]) -> Iterator[Any]:
             resources=resources,
             silence_logs=logging.CRITICAL,
         )
+        started.append(cluster)
 
     with dask.config.set(_LOCAL_SETTINGS):
         try:
-            cluster, interruption = _uninterrupted(start)
-        except Exception as error:  # of the operating system, or of a process that ended
-            raise ClusterError(f"{workers} processes cannot be started", hint=_reason(error)) from None
-        try:
-            if interruption is not None:
-                raise interruption
-            yield cluster
-        finally:
-            _uninterrupted(cluster.close)
-
-
-def _uninterrupted(function: Callable[[], Any]) -> tuple[Any, KeyboardInterrupt | None]:
-    """Call a function in a thread; return its result, and an interruption of the main thread in the meantime.
-
-    Dask cannot be interrupted while it starts or ends processes.
-    """
-    interruption = None
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(function)
-        while not future.done():
             try:
-                wait([future])
-            except KeyboardInterrupt as error:
-                interruption = error
-    return future.result(), interruption
+                uninterrupted(start)
+            except Exception as error:  # of the operating system, or of a process that ended
+                raise ClusterError(f"{workers} processes cannot be started", hint=_reason(error)) from None
+            yield started[0]
+        finally:
+            for cluster in started:
+                uninterrupted(cluster.close)
 
 
 def _check_scheduler(address: str, distributed: Any) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     Executor = Threads | ClusterExecutor
 
-__all__ = ["Runner", "missing_requirements", "stacks"]
+__all__ = ["Runner", "missing_requirements", "stacks", "uninterrupted"]
 
 _ENDED = get_args(EndedState)
 # Pauses between two looks at the database for runs that other processes train.
@@ -44,7 +44,7 @@ _RENEWAL_SECONDS = 30.0
 _SIGNAL_SECONDS = 0.5
 
 Stack = list[RunConfig]
-_Answer = TypeVar("_Answer")
+_Returned = TypeVar("_Returned")
 
 
 @dataclass
@@ -53,8 +53,7 @@ class Runner:
 
     A stack that fails is trained again run by run. After `max_failures` failed runs no run is started, and those in
     work are released. An interruption releases the leased runs at the end of their epoch and is raised again; another
-    one in the meantime releases them at once, and what is still trained is discarded. Only
-    one thread writes, which no interruption ends in the middle of a transaction.
+    one in the meantime releases them at once, and what is still trained is discarded. None ends a transaction midway.
 
     Attributes:
         jobs: Number of threads that train; None for one for each core, or one on a GPU.
@@ -79,7 +78,6 @@ class Runner:
     owned: set[str] = field(default_factory=set)
     _reported: str = ""
     _renewed: float = field(default_factory=time.monotonic)
-    _writer: ThreadPoolExecutor = field(init=False, repr=False)
 
     @property
     def has_failed(self) -> bool:
@@ -200,7 +198,6 @@ class Runner:
         in_work: dict[Future[Answer], Stack] = {}
         lost: deque[Stack] = deque()
         alone: Stack = []
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="idwbench-writer")
         try:
             while not self.has_failed:
                 if lost and not waiting and not in_work:
@@ -232,13 +229,13 @@ class Runner:
             stack = waiting.popleft()
             self._lease(stack)
             if stack := [config for config in stack if config.run_key in self.owned]:
-                self._write(submit, stack)
+                uninterrupted(submit, stack)
 
     def _lease(self, stack: Stack) -> None:
         """Lease the runs of a stack that no other process has leased in the meantime."""
         new = [config.run_key for config in stack if config.run_key not in self.owned]
         self.owned.update(new)  # first, so that an interruption of the lease releases it
-        self.owned.difference_update(set(new).difference(self._write(self.results.lease, new)))
+        self.owned.difference_update(set(new).difference(uninterrupted(self.results.lease, new)))
         if taken := [config for config in stack if config.run_key not in self.owned]:
             self.observer.taken(taken)
 
@@ -247,15 +244,15 @@ class Runner:
         if time.monotonic() - self._renewed >= _RENEWAL_SECONDS:
             self._renewed = time.monotonic()
             with suppress(ResultsError):  # it is tried again
-                self._write(self.results.renew, list(self.owned))
+                uninterrupted(self.results.renew, list(self.owned))
 
     def _store(self, stack: Stack, answer: Answer, dataset: Dataset) -> None:
         """Store what became of a stack."""
         if answer.failure is None:
-            self._write(self.results.finish, answer.results, dataset.sha256, answer.provenance)
+            uninterrupted(self.results.finish, answer.results, dataset.sha256, answer.provenance)
             engine_of(stack[0], self.planning_context).stored(stack, self.context)
         else:
-            self._write(self.results.fail, [stack[0].run_key], answer.failure[2])
+            uninterrupted(self.results.fail, [stack[0].run_key], answer.failure[2])
         self.outcome.update((result.state for result in answer.results) if answer.failure is None else ["failed"])
         self.owned.difference_update(config.run_key for config in stack)
         if answer.failure is None:
@@ -268,23 +265,33 @@ class Runner:
     def _end(self, in_work: dict[Future[Answer], Stack], executor: Executor, dataset: Dataset) -> None:
         """End the trainings in work, store those that have ended all the same, and release the other runs."""
         try:
-            self._write(lambda: None)  # after what an interruption has left in work
             executor.stop(in_work)
             for future, stack in in_work.items():
                 with suppress(IdwbenchError):  # it may not hide the error that ended the sweep
                     if future.done() and (answer := future.result()).failure is None:
                         self._store(stack, answer, dataset)
         finally:
-            releasing = self._writer.submit(self.results.release, list(self.owned))
-            while not releasing.done():  # another interruption must not leave leases
-                with suppress(KeyboardInterrupt, ResultsError, TimeoutError):
-                    releasing.result(timeout=_SIGNAL_SECONDS)
+            with suppress(KeyboardInterrupt, ResultsError):  # another interruption must not leave leases
+                uninterrupted(self.results.release, list(self.owned))
             self.owned.clear()
-            self._writer.shutdown(wait=False)
 
-    def _write(self, change: Callable[..., _Answer], *arguments: object) -> _Answer:
-        """Change the database, or what is in work, in a thread of its own, so that no interruption ends it midway."""
-        return self._writer.submit(change, *arguments).result()
+
+def uninterrupted(function: Callable[..., _Returned], *arguments: object) -> _Returned:
+    """Call a function in a thread, and return its result; an interruption in the meantime is raised when it has ended.
+
+    It must not end in the middle what changes the database, or what starts or ends processes.
+    """
+    interruption = None
+    with ThreadPoolExecutor(1, thread_name_prefix="idwbench") as pool:
+        future = pool.submit(function, *arguments)
+        while not future.done():
+            try:
+                wait([future], timeout=_SIGNAL_SECONDS)
+            except KeyboardInterrupt as error:
+                interruption = error
+    if interruption is not None:
+        raise interruption
+    return future.result()
 
 
 def stacks(configs: Sequence[RunConfig], limit: Callable[[RunConfig], int], jobs: int = 1) -> Iterator[Stack]:
