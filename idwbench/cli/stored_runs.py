@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
@@ -37,6 +37,7 @@ _LISTED = (
     *("run_key", "dataset", "model", "label", "method", "prototypes", "seed", "state", "retraining", "stale"),
     *("seconds", "tags", "note", "error", "metric", "value", "attempts"),
 )
+_OF_SETTING = ("model", "label", "method", "prototypes", "metric")
 _METRICS = tuple(HEADLINES[task].name for task in get_args(Task))
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _MOST_BLOCKS = 44
@@ -71,8 +72,8 @@ def runs_list(
     order = sorted_runs(with_settings(table) if sort else table, sort).index
     listed = row_facts(table.loc[order].head(len(table) if limit is None else limit))
     if json:
-        echo_json([dict(zip(listed, row, strict=True)) for row in zip(*listed.values(), strict=True)])
-    elif listed["run_key"]:
+        echo_json(listed.to_dict("records"))
+    elif len(listed):
         below = ("note", "error", "note and error")
         texts = ("run", "data set", "model", "state", "tags", *below)
         print_table(_columns(listed), texts=texts, below=below, pipe=None)
@@ -92,33 +93,25 @@ def time_label(seconds: float | None) -> str:
     return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def _state_label(states: tuple[str, bool, bool]) -> str:
-    """Return ``complete``, ``stale``, or ``complete, retraining`` for a state, and whether it is each of these."""
-    state, retraining, stale = states
-    if state == "running":
-        return "stale" if stale else state
-    return f"{state}, stale" if stale else f"{state}, retraining" if retraining else state
-
-
-def row_facts(table: pandas.DataFrame) -> dict[str, list[Any]]:
-    """Return by name what is listed of each run of a table: the main metric on the test split, and short texts.
+def row_facts(table: pandas.DataFrame) -> pandas.DataFrame:
+    """Return what is listed of each run of a table: the main metric on the test split, and short texts; or None.
 
     ``error`` is the last line of an error. ``state`` is that of the result, which a run that is trained again keeps.
     """
-    renamed = table.rename(columns={"attempt": "attempts"})
-    facts = {name: _values(renamed[name]) for name in _LISTED if name in renamed}
-    facts["retraining"] = _values(table["retraining"] & ~table["stale"])
-    facts["error"] = _each(lambda error: error and last_line(error), facts["error"])
-    configs = dict(zip(table["setting"], table["config"], strict=True))
-    of_setting = {setting: _setting_facts(config) for setting, config in configs.items()}
-    shared = [of_setting[setting] for setting in table["setting"]]
-    facts |= {name: [own[name] for own in shared] for name in ("model", "label", "method", "prototypes")}
-    metrics = [own["metric"] for own in shared]
-    values = {name: _values(table["test", name]) for name in {*metrics} if ("test", name) in table}
-    facts["value"] = [values[name][place] if name in values else None for place, name in enumerate(metrics)]
-    known = zip(metrics, facts["value"], strict=True)
-    facts["metric"] = [name if value is not None else None for name, value in known]
-    return {name: facts[name] for name in _LISTED}
+    import pandas
+
+    configs = table.drop_duplicates("setting").set_index("setting")["config"]
+    shared = pandas.DataFrame([*map(_setting_facts, configs)], configs.index).reindex(columns=_OF_SETTING)
+    listed = table.rename(columns={"attempt": "attempts"}).join(shared, on="setting")
+    listed["retraining"] &= ~listed["stale"]
+    listed["error"] = listed["error"].map(last_line, na_action="ignore")
+    listed["value"] = math.nan
+    for name in listed["metric"].unique():
+        if ("test", name) in table:
+            listed.loc[listed["metric"] == name, "value"] = table["test", name]
+    listed["metric"] = listed["metric"].where(listed["value"].notna())
+    listed = listed.reindex(columns=_LISTED).astype({"prototypes": "Int64"})  # some kinds of runs have none
+    return listed.astype(object).where(listed.notna(), None)
 
 
 def _setting_facts(config: RunConfig) -> dict[str, Any]:
@@ -128,39 +121,32 @@ def _setting_facts(config: RunConfig) -> dict[str, Any]:
     return named | {"prototypes": dict(model).get("prototypes"), "metric": HEADLINES[config.dataset.task].name}
 
 
-def _values(column: pandas.Series[Any]) -> list[Any]:
-    """Return the values of a column, with None for those that are missing."""
-    column = column if column.notna().all() else column.astype(object).where(column.notna(), None)
-    return [*column.tolist()]
-
-
-def _each(text: Callable[[Any], Any], values: Iterable[Any]) -> list[Any]:
-    """Return the text of each value; long columns repeat most of theirs."""
-    values = [*values]
-    known = {value: text(value) for value in {*values}}
-    return [known[value] for value in values]
-
-
-def _columns(facts: dict[str, list[Any]]) -> dict[str, Sequence[str]]:
+def _columns(listed: pandas.DataFrame) -> dict[str, Sequence[str]]:
     """Return the texts of a list of runs by heading; columns in which no run has a value are left out."""
-    metrics = {*facts["metric"]} - {None}
-    test = f"test {next(iter(metrics)).replace('_', ' ')}" if len(metrics) == 1 else "test metric"
-    texts = {name: [text or "" for text in facts[name]] for name in ("tags", "note", "error")}
-    heading = " and ".join(name for name in ("note", "error") if any(texts[name]))
-    measured = [*zip(facts["metric"], facts["value"], strict=True)]
-    columns = {
-        "run": [key[:12] for key in facts["run_key"]],
-        "data set": facts["dataset"],
-        "model": facts["label"],
-        "seed": _each(str, facts["seed"]),
-        "state": _each(_state_label, zip(facts["state"], facts["retraining"], facts["stale"], strict=True)),
-        test: _each(lambda pair: _measured(pair[0], pair[1], len(metrics) > 1), measured),
-        "time": _each(time_label, facts["seconds"]),
-        "attempts": _each(str, facts["attempts"]),
-        "tags": texts["tags"],
-        heading: _each(lambda pair: "; ".join(filter(None, pair)), zip(texts["note"], texts["error"], strict=True)),
+    metrics = [*listed["metric"].dropna().unique()]
+    test = f"test {metrics[0].replace('_', ' ')}" if len(metrics) == 1 else "test metric"
+    noted = [name for name in ("note", "error") if listed[name].any()]
+    texts = {
+        "run": listed["run_key"].str[:12],
+        "data set": listed["dataset"],
+        "model": listed["label"],
+        "seed": listed["seed"].astype(str),
+        "state": map(_state_label, listed["state"], listed["retraining"], listed["stale"]),
+        test: (_measured(*pair, len(metrics) > 1) for pair in zip(listed["metric"], listed["value"], strict=True)),
+        "time": map(time_label, listed["seconds"]),
+        "attempts": listed["attempts"].astype(str),
+        "tags": listed["tags"].fillna(""),
+        " and ".join(noted): ("; ".join(filter(None, words)) for words in listed[noted].to_numpy()),
     }
+    columns = {name: [*column] for name, column in texts.items()}
     return {name: column for name, column in columns.items() if any(column)}
+
+
+def _state_label(state: str, retraining: bool, stale: bool) -> str:
+    """Return ``complete``, ``stale``, or ``complete, retraining`` for a state, and whether it is each of these."""
+    if state == "running":
+        return "stale" if stale else state
+    return f"{state}, stale" if stale else f"{state}, retraining" if retraining else state
 
 
 def _measured(metric: str | None, value: float | None, named: bool) -> str:

@@ -8,8 +8,9 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from types import NoneType
 from typing import TYPE_CHECKING, Literal
+
+from pydantic import ConfigDict
 
 from idwbench.data.folder import resolve_files
 from idwbench.errors import ConfigError, ResultsError, RunElsewhereError, TrainingError
@@ -17,12 +18,13 @@ from idwbench.results import DEFAULT_DATABASE
 from idwbench.results.records import RESULT_STATES, EndedState, StoredRun, SweepStatus
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
+from idwbench.runs.settings import Count, Settings, validated
 from idwbench.sweep.observer import Observer, default_observer
 from idwbench.sweep.runner import Runner, missing_requirements
 from idwbench.sweep.shipped import sweep_path
 from idwbench.sweep.spec import SweepSpec, plan, read_sweep
 from idwbench.training.engine import Context, EngineName
-from idwbench.training.selection import check_engine, check_engine_name, check_run, useful_threads
+from idwbench.training.selection import check_engine, check_run, useful_threads
 
 if TYPE_CHECKING:
     from idwbench.results.comparison import Comparison
@@ -40,6 +42,24 @@ RETRIED: dict[str | None, tuple[EndedState, ...]] = {
     "diverged": ("diverged",),
     "all": ("failed", "diverged", "complete"),
 }
+
+
+class _Arguments(Settings):
+    """What `train` and `run_sweep` take beside the runs."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    db: str | PathLike[str]
+    engine: EngineName
+    device: str
+    data_dir: str | PathLike[str] | None
+    observer: Observer | None
+    retrain: bool = False
+    retry: Retry | None = None
+    jobs: Count | None = None
+    dask: str | None = None
+    wait: bool = False
+    max_failures: Count | None = None
 
 
 def train(
@@ -67,9 +87,10 @@ def train(
         IdwbenchError: an argument of another type, the data or the database cannot be used, another process trains the
             run, or it failed.
     """
+    given = {"db": db, "engine": engine, "device": device, "data_dir": data_dir, "observer": observer}
+    validated(_Arguments, {**given, "retrain": retrain})
     if not isinstance(config, RunConfig):
         raise ConfigError(f"expected a run, got {config!r}", location=("config",), hint="make it with run_config")
-    _check_arguments(engine, db=db, device=device, data_dir=data_dir, retrain=retrain, observer=observer)
     config = config.model_copy(update={"dataset": resolve_files(config.dataset, Path.cwd())})
     key = config.run_key
     with suppress(ResultsError):  # there is none, or the database cannot be read without an upgrade
@@ -99,31 +120,6 @@ def train(
     if run.state in ("planned", "running"):
         raise RunElsewhereError(f"run {key[:12]} is being trained by another process")
     return run
-
-
-# The types of the arguments of `train` and `run_sweep`, and how messages call them.
-_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
-    "sweep": ((SweepSpec, str, PathLike), "the path or name of a sweep, or the result of read_sweep"),
-    "db": ((str, PathLike), "a path or URL"),
-    "device": ((str,), "the name of a device"),
-    "data_dir": ((str, PathLike, NoneType), "a path"),
-    "retrain": ((bool,), "True or False"),
-    "wait": ((bool,), "True or False"),
-    "observer": ((Observer, NoneType), "an Observer"),
-    "jobs": ((int, NoneType), "a whole number above 0"),
-    "max_failures": ((int, NoneType), "a whole number above 0"),
-    "dask": ((str, NoneType), "the address of a cluster"),
-}
-
-
-def _check_arguments(engine: str, **given: object) -> None:
-    """Raise `ConfigError` for an unknown engine, and for an argument of another type or out of range."""
-    check_engine_name(engine)
-    for name, value in given.items():
-        types, expected = _TYPES[name]
-        is_number = int in types and value is not None
-        if not isinstance(value, types) or (is_number and (isinstance(value, bool) or value < 1)):  # type: ignore[operator]
-            raise ConfigError(f"expected {expected}, got {value!r}", location=(name,))
 
 
 def run_sweep(
@@ -159,10 +155,12 @@ def run_sweep(
         IdwbenchError: an argument of another type; the file, the data or the database cannot be used. A failed run does
             not raise.
     """
-    _check_arguments(engine, sweep=sweep, db=db, device=device, data_dir=data_dir, observer=observer)
-    _check_arguments(engine, jobs=jobs, dask=dask, wait=wait, max_failures=max_failures)
-    if retry not in RETRIED:
-        raise ConfigError(f"expected one of {', '.join(filter(None, RETRIED))}, got {retry!r}", location=("retry",))
+    given = {"db": db, "engine": engine, "device": device, "data_dir": data_dir, "observer": observer}
+    own = {"retry": retry, "jobs": jobs, "dask": dask, "wait": wait, "max_failures": max_failures}
+    validated(_Arguments, given | own)
+    if not isinstance(sweep, SweepSpec | str | PathLike):
+        expected = "expected the path or name of a sweep, or the result of read_sweep"
+        raise ConfigError(f"{expected}, got {sweep!r}", location=("sweep",))
     spec = sweep if isinstance(sweep, SweepSpec) else read_sweep(sweep_path(sweep))
     cluster: AbstractContextManager[Cluster | None] = nullcontext()
     if dask is not None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from idwbench.attention.scores import METHODS
-from idwbench.errors import ConfigError, did_you_mean
+from idwbench.errors import ConfigError
 from idwbench.machine import check_memory
 from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.models import ModelConfig
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_engine",
-    "check_engine_name",
     "check_plugin_scores",
     "check_run",
     "check_run_memory",
@@ -57,22 +56,12 @@ _FLOAT_BYTES = 4
 _QUERIES, _KEYS = 3, 2
 
 
-def check_engine_name(name: object) -> None:
-    """Raise `ConfigError` for an unknown engine."""
-    names = get_args(EngineName)
-    if name not in names:
-        problem = f"expected {', '.join(names[:-1])} or {names[-1]}, got {name!r}"
-        hint = did_you_mean(str(name), names)
-        raise ConfigError(problem, location=("engine",), hint=hint if hint.startswith("did you mean") else "")
-
-
-def check_engine(name: str, device: str = "cpu") -> None:
-    """Check the name of an engine, and its device.
+def check_engine(name: EngineName, device: str = "cpu") -> None:
+    """Check an engine and its device.
 
     Raises:
-        ConfigError: unknown engine, the fused engine on another device than the CPU, or the device is not available.
+        ConfigError: the fused engine on another device than the CPU, or the device is not available.
     """
-    check_engine_name(name)
     if name == "fused" and device != "cpu":
         problem = f"'fused' runs on the CPU only, not on device '{device}'"
         raise ConfigError(problem, location=("engine",), hint="choose torch")
