@@ -20,7 +20,7 @@ from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
 from idwbench.runs.settings import Count, Settings, validated
 from idwbench.sweep.observer import Observer, default_observer
-from idwbench.sweep.runner import Runner, missing_requirements
+from idwbench.sweep.runner import Runner, with_requirements
 from idwbench.sweep.shipped import sweep_path
 from idwbench.sweep.spec import SweepSpec, plan, read_sweep
 from idwbench.training.engine import Context, EngineName
@@ -108,7 +108,7 @@ def train(
     results.reset([key], RETRIED["all" if retrain else "failed"])
     if results.pending([key]):
         runner = Runner(results, observer or default_observer(), engine, device)
-        to_do = [*missing_requirements([config], results), config]
+        to_do = with_requirements([config], results)
         runner.observer.planned(len(to_do), len(to_do), 0, 0)
         if len(to_do) == 1:
             runner.threads = useful_threads(config, dataset, runner.context)
@@ -196,8 +196,7 @@ def _register(
             results.reset(keys, retried)
         by_key = dict(zip(keys, configs, strict=True))
         pending = results.pending(keys)
-        to_do = [by_key[key] for key in pending]
-        to_do = [*missing_requirements(to_do, results), *to_do]
+        to_do = with_requirements([by_key[key] for key in pending], results)
         status = results.sweep_status(spec.name)
     failed = 0 if "failed" in retried else status.failed
     runner.observer.planned(len(keys) + len(to_do) - len(pending), len(to_do), status.running, failed)

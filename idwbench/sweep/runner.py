@@ -14,7 +14,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, get_args
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, get_args
 
 from idwbench.errors import IdwbenchError, ResultsError, TrainingError
 from idwbench.results.records import EndedState
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from idwbench.sweep.cluster_executor import ClusterExecutor
     from idwbench.sweep.threads import Answer, Threads
 
-    Executor = Threads | ClusterExecutor
+    Executor: TypeAlias = Threads | ClusterExecutor
 
-__all__ = ["Runner", "missing_requirements", "stacks", "uninterrupted"]
+__all__ = ["Runner", "stacks", "uninterrupted", "with_requirements"]
 
 _ENDED = get_args(EndedState)
 # Pauses between two looks at the database for runs that other processes train.
@@ -129,14 +129,10 @@ class Runner:
         """
         from idwbench.training.threads import limited_threads
 
-        required = _required(configs)
-        needed = {run.run_key for run in required.values()}
+        needed = {run.run_key for run in _required(configs).values()}
         with limited_threads(self.threads), self.results.kept_open():
             for is_needed in (True, False):
-                # Another process may still train a network; the process that ends last makes the runs that need it.
-                states = self.results.run_states(list(needed)) if needed and not is_needed else {}
-                missing = {key for key, run in required.items() if states.get(run.run_key, "complete") not in _ENDED}
-                ready = [run for run in configs if (run.run_key in needed) == is_needed and run.run_key not in missing]
+                ready = self._ready([run for run in configs if (run.run_key in needed) == is_needed])
                 here = [config for config in ready if self.cluster is None or _needs_database(config)]
                 if self.cluster is not None and (there := [run for run in ready if not _needs_database(run)]):
                     from idwbench.sweep.cluster_executor import ClusterExecutor
@@ -168,10 +164,10 @@ class Runner:
             if not left:
                 return
             n_ended = self.outcome.total()
-            if free := self._ready([configs[key] for key in self.results.pending(left)]):
-                free = [*missing_requirements(free, self.results), *free]
-                self.observer.taken_over(len(free))
-                self.train_all(free)
+            free = [configs[key] for key in self.results.pending(left)]
+            if to_do := self._ready(with_requirements(free, self.results)):
+                self.observer.taken_over(len(to_do))
+                self.train_all(to_do)
             if self.outcome.total() > n_ended:
                 pause = _FIRST_SECONDS
                 continue
@@ -180,10 +176,15 @@ class Runner:
             pause = min(2 * pause, _LONGEST_SECONDS)
 
     def _ready(self, configs: Sequence[RunConfig]) -> list[RunConfig]:
-        """Return the runs that need no other run, or one that no other process trains at this time."""
-        required = {key: run.run_key for key, run in _required(configs).items()}
-        states = self.results.run_states(list(set(required.values()))) if required else {}
-        return [config for config in configs if states.get(required.get(config.run_key, "")) != "running"]
+        """Return the runs that need no other run, or one that is among them or has ended.
+
+        Another process may still train a network; the process that ends last makes the runs that need it.
+        """
+        among = {config.run_key for config in configs}
+        others = {key: run.run_key for key, run in _required(configs).items() if run.run_key not in among}
+        states = self.results.run_states(list({*others.values()})) if others else {}
+        missing = {key for key, other in others.items() if states.get(other) not in _ENDED}
+        return [config for config in configs if config.run_key not in missing]
 
     def _run(self, configs: Sequence[RunConfig], executor: Executor, dataset: Dataset) -> None:
         """Let an executor train runs, stack by stack, until none is left.
@@ -311,16 +312,16 @@ def stacks(configs: Sequence[RunConfig], limit: Callable[[RunConfig], int], jobs
             yield group[start : start + size]
 
 
-def missing_requirements(configs: Sequence[RunConfig], results: Results) -> list[RunConfig]:
-    """Return the runs that runs of `configs` need and that have no result, added to the database."""
+def with_requirements(configs: Sequence[RunConfig], results: Results) -> list[RunConfig]:
+    """Return runs after those that they need and that have no result, which are added to the database."""
     required = {run.run_key: run for run in _required(configs).values()}
     if not required:
-        return []
+        return [*configs]
     results.plan(list(required.values()))
     failed: tuple[EndedState] = ("failed",)
     results.reset(list(required), failed)
     among = {config.run_key for config in configs}
-    return [required[key] for key in results.pending(list(required)) if key not in among]
+    return [*(required[key] for key in results.pending(list(required)) if key not in among), *configs]
 
 
 def _required(configs: Sequence[RunConfig]) -> dict[str, RunConfig]:

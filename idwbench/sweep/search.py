@@ -18,7 +18,7 @@ from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.models import parse_model
 from idwbench.runs.metrics import METRICS
 from idwbench.runs.protocol import Protocol, parse_protocol
-from idwbench.sweep.runner import Runner, missing_requirements
+from idwbench.sweep.runner import Runner, with_requirements
 from idwbench.sweep.sampler import Range, SamplerSettings
 from idwbench.sweep.spec import SweepSpec
 
@@ -110,8 +110,7 @@ class _Search:
             self.register()
         if pending := self.results.pending(list(batch)):
             self._announce(batch, pending)
-            to_do = [batch[key] for key in pending]
-            self.runner.train_all([*missing_requirements(to_do, self.results), *to_do])
+            self.runner.train_all(with_requirements([batch[key] for key in pending], self.results))
         ended = [run.run_key for run in self.results.load_runs(list(batch)) if run.state in get_args(EndedState)]
         self.runner.wait_for_others({key: config for key, config in batch.items() if key not in ended})
         return {run.run_key: run for run in self.results.load_runs(list(batch))}
