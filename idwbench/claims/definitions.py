@@ -61,8 +61,8 @@ class Claim:
         return tuple(f"sweeps/{self.publication}/{name}.yaml" for name in self.sweeps)
 
 
-def claim(number: int, source: str, *sweeps: str, publication: Publication | None = None) -> Callable[[Rule], Claim]:
-    """Return a decorator that makes a claim of its rule; by default the family has the open questions.
+def claim(number: int, source: str, *sweeps: str, publication: Publication = "paper") -> Callable[[Rule], Claim]:
+    """Return a decorator that makes a claim of its rule.
 
     The first paragraph of the rule's docstring is the statement of the claim, the second says how it is judged. There
     a name in braces stands for a constant of the module.
@@ -71,8 +71,7 @@ def claim(number: int, source: str, *sweeps: str, publication: Publication | Non
     def decorate(rule: Rule) -> Claim:
         text = (inspect.getdoc(rule) or "\n\n").format_map(vars(sys.modules[rule.__module__]))
         statement, test = (" ".join(part.split()) for part in text.split("\n\n", 1))
-        place = publication or ("family" if source.startswith("open") else "paper")
-        return Claim(number, statement, source, test, rule, sweeps, place)
+        return Claim(number, statement, source, test, rule, sweeps, publication)
 
     return decorate
 

@@ -1,4 +1,4 @@
-"""The claims on IDW alone: 17, 18, 21 and 24 on its power and epsilon, 11, 13 and 19 on patches.
+"""The claims on IDW alone: 21 and 24 on its power and epsilon, 11, 13 and 19 on patches.
 
 Those on power and epsilon are on Two Moons with 16 prototypes; those on patches use the arrays of ``patch_study`` runs.
 """
@@ -17,16 +17,13 @@ from idwbench.claims.definitions import Series, claim, combine, difference
 from idwbench.claims.evidence import MNIST, SPLIT, TWO_MOONS, Arrays, Evidence
 from idwbench.claims.findings import Comparison, other_verdict, remark
 
-__all__ = ["AUTHORS", "EPSILONS", "KEPT", "POWERS", "far_influence_ratio", "other_sizes", "rank_correlation", "reach"]
+__all__ = ["EPSILONS", "POWERS", "far_influence_ratio", "rank_correlation", "reach"]
 
 # The cells of Figure 5, and its settings without a claim: those of the paper's other figures.
 POWERS = (1.0, 2.0, 4.0, 8.0, 16.0)
 EPSILONS = (1e-3, 1e-2, 1e-1, 1.0)
 _POWER, _EPSILON = 2.0, 1e-3
-_LARGE_POWERS = (8.0, 16.0)
 _SMALL_EPSILONS = (0.0, 1e-6)
-# A smaller loss of accuracy counts as none, in points of a percent.
-KEPT = 1.0
 # The accuracy of guessing one of two classes, that of a diverged run.
 _GUESSING = 50.0
 # The largest power on MNIST.
@@ -34,8 +31,8 @@ _MNIST_POWER = 64.0
 # A smaller difference of spreads counts as none, in points of a percent.
 _SPREAD = 0.5
 # The sizes η of the studies in their order; the figures of the paper have that of the authors' code.
-AUTHORS = "authors"
-_SIZES = ("exact", "logit_margin", AUTHORS)
+_AUTHORS = "authors"
+_SIZES = ("exact", "logit_margin", _AUTHORS)
 _OTHER_SIZES = {"exact": "With the exact η", "logit_margin": "With a logit margin of 1"}
 # Sizes of the splits of which changed predictions are counted.
 _N_POINTS = {TWO_MOONS: 4000, MNIST: 10_000}
@@ -47,31 +44,6 @@ _NO_DAMAGE = 0.5
 _FAR = 1.0
 _LEFT = 10.0
 _TWO_MOONS_STUDIES, _MNIST_STUDIES = "paper_patches_two_moons", "paper_patches_mnist"
-
-
-@claim(17, "Figure 5", "paper_power_epsilon")
-def power_one_damages_accuracy(evidence: Evidence) -> list[Comparison | str]:
-    """p = 1 damages accuracy.
-
-    Accuracy on 4,000 new points with 16 prototypes and ε = 0.001: p = 1 below p = 2.
-    """  # noqa: D403
-    at_usual = Comparison(_change(evidence, "accuracy", 1.0), below=0.0, unit="points")
-    return [at_usual, *_at_other_epsilons(evidence, "accuracy", 1.0)]
-
-
-@claim(18, "Figure 5", "paper_power_epsilon")
-def large_powers_damage_prototypes(evidence: Evidence) -> list[Comparison | str]:
-    """p ≫ 2 keeps accuracy and damages prototypes.
-
-    16 prototypes and ε = 0.001, for p = 8 and p = 16 against p = 2: accuracy on 4,000 new points less than {KEPT:g}
-    point lower, and coverage (a distance: lower is better) higher.
-    """  # noqa: D403
-    shown: list[Comparison | str] = []
-    for power in _LARGE_POWERS:
-        shown.append(Comparison(_change(evidence, "accuracy", power), above=-KEPT, unit="points"))
-        shown.append(Comparison(_change(evidence, "coverage", power), above=0.0))
-    measured = product(_LARGE_POWERS, ("accuracy", "coverage"))
-    return shown + [text for power, name in measured for text in _at_other_epsilons(evidence, name, power)]
 
 
 @claim(21, "review: instability", "paper_power_epsilon")
@@ -138,17 +110,6 @@ def _cell(power: float, epsilon: float, prototypes: int = 16) -> dict[str, Any]:
     return {"method": "idw", "prototypes": prototypes, "power": power, "epsilon": epsilon}
 
 
-def _change(evidence: Evidence, name: str, power: float, epsilon: float = _EPSILON) -> Series:
-    """Return the difference of accuracy or coverage from that at p = 2."""
-    label = f"{name}: p={power:g} − p={_POWER:g}, ε={epsilon:g}"
-    return evidence.less(label, TWO_MOONS, name, _cell(power, epsilon), _cell(_POWER, epsilon))
-
-
-def _at_other_epsilons(evidence: Evidence, name: str, power: float) -> list[str]:
-    changes = {f"{other:g}": _change(evidence, name, power, other) for other in EPSILONS[1:]}
-    return remark(f"{name.capitalize()}: p={power:g} − p={_POWER:g}", "{mean} at ε = {name}", changes, sign=True)
-
-
 def _spread(evidence: Evidence, epsilon: float) -> Series:
     """Return |accuracy − median over seeds|; a diverged run counts with the accuracy of guessing."""
     cell = _cell(_POWER, epsilon)
@@ -187,13 +148,13 @@ def influence_decays(evidence: Evidence) -> list[Comparison | str]:
         far = combine("far influence / largest, ε=0.001", float, influence(far_influence_ratio, size, 16))
         return [Comparison(growth, above=0.0), Comparison(far, below=_LEFT / 100)]
 
-    reaches = {f"{epsilon:g}": influence(reach, AUTHORS, 16, epsilon) for epsilon in EPSILONS}
-    others = {f"{n}": influence(far_influence_ratio, AUTHORS, n) for n in (2, 128)}
+    reaches = {f"{epsilon:g}": influence(reach, _AUTHORS, 16, epsilon) for epsilon in EPSILONS}
+    others = {f"{n}": influence(far_influence_ratio, _AUTHORS, n) for n in (2, 128)}
     return [
-        *compared(AUTHORS),
+        *compared(_AUTHORS),
         *remark("Reach", "{mean} at ε = {name}", reaches),
         *remark("Far influence / largest", "{mean} with {name} prototypes", others),
-        *other_sizes(compared),
+        *_other_sizes(compared),
     ]
 
 
@@ -214,7 +175,7 @@ def patches_change_little(evidence: Evidence) -> list[Comparison | str]:
         )
         return [Comparison(one, below=_BARELY, unit="%") for one in series]
 
-    return [*compared(AUTHORS), *other_sizes(compared)]
+    return [*compared(_AUTHORS), *_other_sizes(compared)]
 
 
 @claim(19, "Figures 3 and 6", _TWO_MOONS_STUDIES)
@@ -229,10 +190,10 @@ def patches_do_no_damage(evidence: Evidence) -> list[Comparison | str]:
         losses = (combine(f"loss of accuracy, {n} prototypes", float, _loss(evidence, n, size)) for n in (16, 128))
         return [Comparison(series, below=_NO_DAMAGE, unit="points") for series in losses]
 
-    return [*compared(AUTHORS), *other_sizes(compared)]
+    return [*compared(_AUTHORS), *_other_sizes(compared)]
 
 
-def other_sizes(compared: Callable[[str], Sequence[Comparison]]) -> list[str]:
+def _other_sizes(compared: Callable[[str], Sequence[Comparison]]) -> list[str]:
     """Return the verdicts on a claim with the other sizes of patches than that of the authors' code."""
     return [text for size, title in _OTHER_SIZES.items() for text in other_verdict(title, compared(size))]
 
