@@ -7,6 +7,7 @@ from itertools import product
 import jaxtyping
 import pytest
 import torch
+from case_tables import case_table
 from torch.func import functional_call, grad, vmap
 
 from idwbench import MultiheadAttention, SelfAttention
@@ -151,23 +152,9 @@ def test_a_transformer_layer_of_pytorch_uses_the_score_in_evaluation_too(score):
     assert torch.allclose(trained, theirs(inputs), atol=1e-5) == (score == "scaled_dot")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"num_heads": 3}, AssertionError, "divisible"),
-        ({"num_heads": 0}, ValueError, "greater than 0"),
-        ({"score": "idv"}, ValueError, r"unknown score 'idv' \(did you mean 'idw'\?\)"),
-        ({"score": 0.1}, ValueError, "score must be a name, got 0.1"),
-        ({"score": "fc_relu"}, ValueError, "is the score 'scaled_dot' with the weighting 'relu'"),
-        ({"weighting": "sofmax"}, ValueError, r"unknown weighting 'sofmax' \(did you mean 'softmax'\?\)"),
-        ({"powr": 2.0}, ValueError, "score 'idw' does not take 'powr'"),
-        ({"k": 0, "weighting": "top_k"}, ValueError, "k: must be >= 1"),
-        ({"score": "additive", "form": "tan"}, ValueError, r"did you mean 'tanh'\?"),
-        ({"score": "additive", "hidden": 0}, ValueError, "hidden must be greater than 0"),
-    ],
-)
-def test_a_wrong_argument_is_named(arguments, error, message):
-    with pytest.raises(error, match=message):
+@pytest.mark.parametrize(("arguments", "message"), case_table("wrong_inputs")["attention_layers"])
+def test_a_wrong_argument_is_named(arguments, message):
+    with pytest.raises(AssertionError if message == "divisible" else ValueError, match=message):
         MultiheadAttention(**{"embed_dim": E, "num_heads": H, **arguments})
 
 

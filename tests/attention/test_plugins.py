@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from case_tables import case_table
 from engine_runs import train_runs
 
 from idwbench import SelfAttention
@@ -91,32 +92,13 @@ def test_a_score_registered_outside_a_plugin_has_a_checksum_too():
     assert zero(None, None) == 0
 
 
-SHARPNESS = "parameters.sharpness: expected a finite number or words as default"
-NAME = "method: expected a lower-case name of letters, digits and _, got"
 # What is written in place of a part of the good plugin, or of all of it, and the problem.
-BAD = [
-    (GOOD, "x = 1\n", ": registers no method (decorate a score with @register('name'))"),
-    (GOOD, "def broken(:\n", ":1:12: SyntaxError: invalid syntax"),
-    (GOOD, "import math\n\n1 / 0\n", ":3:1: ZeroDivisionError: division by zero"),
-    (GOOD, "raise SystemExit(3)\n", ":1:1: SystemExit: 3"),
-    (GOOD, "raise ValueError('one\\ntwo')\n", ":1:1: ValueError: one"),
-    # Its text cannot be computed: it raises a TypeError.
-    (GOOD, "class Odd(Exception):\n    __str__ = None\nraise Odd\n", ":3:1: Odd: <exception str() failed>"),
-    (GOOD, GOOD + GOOD, ": registers 'half_dot' twice"),
-    ("half_dot", "idw", ": the name 'idw' is taken by a built-in method"),
-    ('"half_dot"', '"Half dot"', f":4:2: {NAME} 'Half dot'"),
-    ("sharpness", "epochs", ":4:2: parameters.epochs: settings already use that name"),
-    ('"sharpness": 2', '"sharpness": True', f":4:2: {SHARPNESS}, got True"),
-    ('"sharpness": 2', '"sharpness": float("nan")', f":4:2: {SHARPNESS}, got nan"),
-    ("*, sharpness, norm", "*, norm", ":4:2: method.half_dot: the score must take (inputs, keys, *, sharpness, norm)"),
-    ("parameters=", 'weighting="soft", parameters=', ":4:2: weighting: 'soft' is not valid (did you mean 'softmax'?)"),
-]
 
 
-@pytest.mark.parametrize(("part", "text", "expected"), BAD)
+@pytest.mark.parametrize(("part", "text", "expected"), case_table("wrong_inputs")["plugins"])
 def test_a_bad_plugin_is_one_line_and_registers_nothing(tmp_path, part, text, expected):
     before = dict(METHODS)
-    file = write(tmp_path, GOOD.replace(part, text))
+    file = write(tmp_path, GOOD.replace(part or GOOD, text))
     with pytest.raises(PluginError) as caught:
         load_plugin(file)
     assert str(caught.value) == f"{file}{expected}"

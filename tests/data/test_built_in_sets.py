@@ -2,12 +2,11 @@
 
 import itertools
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from blob_data import make_dataset
-from ruamel.yaml import YAML
+from case_tables import case_table
 from scipy.spatial.distance import cdist
 from sklearn import datasets
 from sklearn.metrics import r2_score, root_mean_squared_error
@@ -212,7 +211,7 @@ def test_other_kinds_train_on_the_pairs_and_recall_counts_the_queries_whose_valu
 
 # Wrong settings
 
-TABLE = YAML(typ="safe").load(Path(__file__).parents[1] / "assets" / "wrong_data_sets.yaml")
+TABLE = case_table("wrong_data_sets")
 SETTINGS = [({"name": name, "of": of}, message) for name in ("joint", "sequence") for of, message in TABLE["parts"]]
 
 

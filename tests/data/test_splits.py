@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from case_tables import case_table
 
 from idwbench.data.loading import load_dataset
 from idwbench.data.preparation import random_stream, split_rows
@@ -104,24 +105,9 @@ def test_more_validation_rows_than_can_be_spared_are_refused(config, message):
 # The data of old runs is the same bit for bit: these checksums were recorded with version 0.1.0.
 
 TABLE = "width,kind,height\n" + "".join(f"{i / 7:.3f},{'oak' if i % 4 else 'elm'},{i * i}\n" for i in range(20))
-SMALL_MOONS = {"name": "two_moons", "seed": 3, "train_per_class": 7, "noise": 0.25, "holdout_per_class": 0}
-DIGITS = {"name": "digits", "seed": 4, "test_fraction": 0.3}
-OWN = {"name": "csv", "path": "own.csv", "label": "kind"}
 
 
-@pytest.mark.parametrize(
-    ("settings", "sha256"),
-    [
-        ({"name": "two_moons"}, "ebc3c670d9d2923b0e39e709a4ee491520f05a927bf9bfab7dac894c7c6987a1"),
-        (SMALL_MOONS, "f1fd81fc4897bd9045ccd8ea0b8015f31963ce9428f0e4063a0ccbf1e36ab9b6"),
-        ({"name": "digits"}, "4478e269dfbe049709060ee07fdf8e8d7b26ba6f18c90f00c827e8c73d56aef9"),
-        (DIGITS, "c06d36c91cbe47a84d4f24e0f5caedd5b9bffaadea0bf488791be563087565af"),
-        (OWN, "a42652edd18d6c6f26917d2b69300148c77937dab6d2b43256638f56cdc96a8d"),
-        ({**OWN, "seed": 5, "scaling": "none"}, "17d260d8db5206c54c5c97a4bf42a2f408d8a3fe1003cb961aa4f5c3b966b77a"),
-        ({"name": "rows.npz"}, "f0bf4e53eb628ea3d1d89d857565779250d9a7ef515a7ba51fa4bd93bb6a1c02"),
-        ({"name": "images.npz"}, "cc153af505aa6c3aa93d5143afcca62dbff5ae2e9b0c0b1a76bf703de09c1efa"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "sha256"), case_table("data_checksums"))
 def test_data_has_the_recorded_checksum(settings, sha256, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.csv").write_text(TABLE)

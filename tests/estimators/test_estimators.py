@@ -1,12 +1,11 @@
 """The estimators: their training is that of the fused engine; predictions, explanations, patches and drawings."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+from case_tables import case_table
 from engine_runs import train_run
-from ruamel.yaml import YAML
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
@@ -18,7 +17,7 @@ from idwbench.data.loading import load_dataset
 from idwbench.runs.datasets import parse_dataset
 
 SETTINGS = {"epochs": 3, "batch_size": 16, "learning_rate": 0.01}
-WRONG_PARAMETERS = YAML(typ="safe").load(Path(__file__).parents[1] / "assets" / "wrong_parameters.yaml")
+WRONG_PARAMETERS = case_table("wrong_parameters")
 METHODS = ("idw", "inv_dist", "neg_dist", "gaussian", "cosine", "scaled_dot", "fc_relu")
 
 
@@ -201,16 +200,7 @@ def test_given_prototypes_predict_by_the_formula():
         PrototypeRegressor.from_prototypes(keys, [1.0, 2.0], intercept=[1.0, 2.0])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"prototypes": [[0.0, 1.0]]}, "values: expected 1 rows"),
-        ({"prototypes": [[0.0, np.nan], [1.0, 2.0]]}, "Input prototypes contains NaN"),
-        ({"classes": [1, 1]}, "classes: expected 2 different labels in ascending order"),
-        ({"feature_names": ["a"]}, "feature_names: expected 2 names"),
-        ({"power": -1}, "power: must be > 0"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), case_table("wrong_inputs")["given_prototypes"])
 def test_prototypes_that_do_not_fit_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         PrototypeClassifier.from_prototypes(**{"prototypes": np.eye(2), "values": np.eye(2), **arguments})

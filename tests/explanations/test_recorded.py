@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from case_tables import case_table
 from recorded_mlp import OF, PROTOCOL, load_made, made_parts, store_recorded
 from scipy.special import softmax
 from texts import TEXT, lstm_run, text_dataset, text_file
@@ -315,19 +316,7 @@ def test_warnings_say_what_was_not_read_or_not_known(words):
     assert of_layer(alone, "lstm.recurrent").total == pytest.approx(len(words.recording.rows))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"prompt": ""}, "prompt: expected at least one character"),
-        ({"top": 0}, "top: expected at least 1, got 0"),
-        ({"steps": (3, 2)}, "steps: expected steps from 1 to 24, the first before the last, got 3:2"),
-        ({"passage": "no fox"}, "passage: it is no part of the training text (line ends and spaces count)"),
-        ({"passage": ""}, "passage: expected a part of the training text"),
-        ({"prompt": "text:tset:3"}, "prompt: the data set text has no split 'tset' (did you mean 'test'?)"),
-        ({"prompt": "text:test:999"}, "prompt: the test text of text has the tokens 0 to 45, got 999"),
-        ({"layer": "lstm.inputs"}, "layer: the recording has no layer 'lstm.inputs' (did you mean 'lstm.input'?)"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), case_table("wrong_inputs")["prompts"])
 def test_impossible_requests_get_one_line(arguments, message, characters):
     with pytest.raises(IdwbenchError) as error:
         characters.explain(**{"prompt": "the", **arguments})

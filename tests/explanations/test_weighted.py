@@ -9,6 +9,7 @@ import pytest
 import torch
 from array_models import saved_array_model
 from blob_data import make_dataset, make_regression
+from case_tables import case_table
 
 from idwbench import Results, run_config
 from idwbench.data.dataset import Scaling
@@ -207,7 +208,7 @@ PARTS = {"name": "joint", "of": ["mnist", "fashion_mnist"]}
 
 def named_memory(dataset=PARTS, names=NAMES, labels=LABELS, tasks=TASKS):
     """Entries with classes and tasks, and nothing that answers."""
-    data = SimpleNamespace(class_names=names)
+    data, labels = SimpleNamespace(class_names=names), None if labels is None else np.array(labels)
     return Memory(run_config(dataset), "training data", data, {}, None, None, None, labels, tasks)
 
 
@@ -226,25 +227,7 @@ def test_one_word_means_any_of_its_values_and_two_words_mean_both(texts, removed
     assert masked_entries([], named_memory()) is None
 
 
-LEARNED = "mask: a prototype has a class but no task: it is learned from all parts of the data (expected label=CLASS)"
-
-
-@pytest.mark.parametrize(
-    ("text", "given", "message"),
-    [
-        ("shoe", {}, "mask: expected label=CLASS or task=NAME, got 'shoe'"),
-        ("label=", {}, "expected label=CLASS or task=NAME, got 'label='"),
-        ("lable=1", {}, "mask: unknown 'lable' (did you mean 'label'?)"),
-        ("label=sho", {}, "mask: no class is called 'sho' (did you mean 'shoe'?)"),
-        ("label=3", {}, "mask: expected 0 to 2, got 3"),
-        ("task=mnst", {}, "mask: no task is called 'mnst' (did you mean 'mnist'?)"),
-        ("task=mnist", {"dataset": "digits", "tasks": None}, "the data set digits has no tasks"),
-        ("label=0", {"dataset": "sine", "names": (), "labels": None}, "the data set sine has no classes"),
-        ("task=mnist", {"tasks": None}, LEARNED),
-        ("label=bag", {"labels": np.array([0, 1])}, "no part of the memory has label=bag"),
-        ("label=bag", {"labels": np.array([2, 2])}, "the whole memory has label=bag; nothing is left to answer with"),
-    ],
-)
+@pytest.mark.parametrize(("text", "given", "message"), case_table("wrong_inputs")["masks"])
 def test_a_mask_that_is_none_or_that_the_memory_has_no_use_for_is_refused(text, given, message):
     with pytest.raises(ExplanationError, match=re.escape(message)):
         masked_entries([text], named_memory(**given))

@@ -10,6 +10,7 @@ from dataclasses import replace
 import matplotlib
 import numpy as np
 import pytest
+from case_tables import case_table
 from made import Store, assert_no_words_overlap, draw, made_dataset, made_run, use_dataset, words
 from matplotlib.figure import Figure
 
@@ -20,9 +21,12 @@ from idwbench.figures.stored import collect_figures, draw_stored
 from idwbench.figures.style import clean_text, new_page, save_figure
 
 RUN = made_run(run_config("two_moons", prototypes=3))
-UNFINISHED = replace(RUN, state="diverged", metrics={})
-NETWORK = made_run(run_config("two_moons", kind="network", encoder="mlp"))
-KNN = made_run(run_config("two_moons", kind="scikit_learn", method="knn"))
+STORED = {
+    "prototypes": RUN,
+    "diverged": replace(RUN, state="diverged", metrics={}),
+    "network": made_run(run_config("two_moons", kind="network", encoder="mlp")),
+    "knn": made_run(run_config("two_moons", kind="scikit_learn", method="knn")),
+}
 
 
 def test_the_first_section_is_drawn_and_the_others_are_named(monkeypatch):
@@ -34,32 +38,11 @@ def test_the_first_section_is_drawn_and_the_others_are_named(monkeypatch):
         assert "; two_moons · epochs 3 " in line
 
 
-@pytest.mark.parametrize(
-    ("name", "runs", "problem", "hint"),
-    [
-        ("moon", [RUN], "unknown figure 'moon'", "did you mean 'moons'?"),
-        ("keys", [RUN], "needs images of classes; two_moons has no such inputs", ""),
-        ("network_keys", [NETWORK], "needs images of classes; two_moons has no such inputs", ""),
-        ("moons", [RUN], "needs 2 features and 2 classes, two_moons has 3 and 2", ""),
-        ("key_history", [RUN], "needs classes, and images or two features; two_moons has no such", ""),
-        ("moons", [UNFINISHED], "no run of kind 'prototypes' is complete", ""),
-        ("prototypes_needed", [UNFINISHED], "no run of kind 'prototypes' is complete", ""),
-        ("keys", [KNN], "no run of kind 'prototypes' is complete", ""),
-        ("network_keys", [RUN], "no run of kind 'network' is complete", ""),
-        ("attention_by_class", [RUN], "no run of kind 'mlp' is complete", ""),
-        ("attended_classes", [RUN], "no run of kind 'mlp' is complete", ""),
-        ("power_epsilon", [RUN], "at least two pairs of power and epsilon", "run the sweep paper_power_epsilon"),
-        ("prototypes_needed", [RUN], "no run of kernel regression on the same", "run the sweep kernel_regression"),
-        ("patches", [RUN], "no complete run of kind 'patch_study'", "run the sweep paper_patches_two_moons"),
-        ("patch_influence", [RUN], "no complete run of kind 'patch_study'", "run the sweep paper_patches_two_moons or"),
-        ("curves", [RUN], "no run to draw has a learning curve", ""),
-        *((name, [], "no ", "") for name in ("recall", "capacity", "weight_entropy", "score_variance")),
-    ],
-)
-def test_what_cannot_be_drawn_is_refused(monkeypatch, name, runs, problem, hint):
+@pytest.mark.parametrize(("name", "stored", "problem", "hint"), case_table("wrong_inputs")["figures"])
+def test_what_cannot_be_drawn_is_refused(monkeypatch, name, stored, problem, hint):
     use_dataset(monkeypatch, made_dataset(3))
     with pytest.raises(ConfigError, match=problem) as caught:
-        draw(name, runs)
+        draw(name, [STORED[stored]] if stored else [])
     assert caught.value.location == ("figure",)
     assert (caught.value.hint or "").startswith(hint)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from blob_data import make_dataset, make_regression
+from case_tables import case_table
 
 import idwbench
 from idwbench.data.dataset import Dataset
@@ -133,19 +134,7 @@ def test_a_head_with_a_learned_power_or_temperature_is_patched_with_the_learned_
     np.testing.assert_allclose(one.head.network.outputs(features), network.head.outputs(features), rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("head", "x", "label", "options", "problem"),
-    [
-        ({"head": "linear"}, [0, 0, 0], 1, {}, "linear head"),
-        ({"head": "fc_relu", "prototypes": 4}, [0, 0, 0], 1, {}, "cannot be patched"),
-        ({"head": "idw", "prototypes": 4, "qk_norm": "l2"}, [0, 0, 0], 1, {}, "normalised queries and keys"),
-        ({"head": "idw", "prototypes": 4, "learned_temperature": True}, [0, 0, 0], 1, {}, "a learned temperature"),
-        ({}, [0, 0], 1, {}, "expected 3 numbers, got 2"),
-        ({}, [0, 0, 0], "d", {}, "no class is called 'd'"),
-        ({}, [0, 0, 0], None, {"target": [1.0]}, "needs a label"),
-        ({}, [0, 0, 0], 1, {"radius": 0.0}, "above 0"),
-    ],
-)
+@pytest.mark.parametrize(("head", "x", "label", "options", "problem"), case_table("wrong_inputs")["patched_networks"])
 def test_what_cannot_be_patched_is_refused(head, x, label, options, problem):
     dataset = make_dataset()
     with pytest.raises(PatchError, match=problem):

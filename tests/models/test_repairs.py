@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from array_models import saved_array_model
+from case_tables import case_table
 
 from idwbench.data.loading import load_dataset
 from idwbench.errors import DatasetError, ModelFileError, PatchConflictError, PatchError
@@ -104,16 +105,7 @@ def test_a_patch_that_contradicts_an_earlier_one_is_refused_and_names_it(moons, 
         repair(model, [PatchLine("0,1", "0")], radius=1.0)
 
 
-@pytest.mark.parametrize(
-    ("inputs", "labels", "message"),
-    [
-        ([[0.0, 1.0]], [0, 1], r"labels: expected 1, one for each input, got 2"),
-        ([[0.0, 1.0], [0.0, np.nan]], [0, 1], r"\[1\]\.x: expected finite numbers"),
-        ([[0.0, 1.0], [0.0, 1.0]], [0, "lowr"], r"\[1\]\.label: no class is called 'lowr'"),
-        ([[0.0, 1.0], [1.0, 0.0]], [0, 7], r"\[1\]\.label: expected 0 to 1, got 7"),
-        ([[0.0, 1.0], [1.0, 0.0]], [0, np.nan], r"\[1\]\.label: expected the name or number of a class, got nan"),
-    ],
-)
+@pytest.mark.parametrize(("inputs", "labels", "message"), case_table("wrong_inputs")["patch_rows"])
 def test_wrong_rows_are_named(moons, inputs, labels, message):
     with pytest.raises(PatchError, match=message):
         moons.patch_all(inputs, labels)
@@ -160,21 +152,7 @@ def test_a_patch_of_version_0_1_0_keeps_working_and_is_undone(moons):
     assert len(undone.repairs) == len(plain.repairs) == 0
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"label": None}, "damaged record of patch 1: it does not fit"),
-        ({"label": 2}, "damaged record of patch 1: it does not fit"),
-        ({"label_before": 9}, "damaged record of patch 1: it does not fit"),
-        ({"label_before": -1}, "damaged record of patch 1: it does not fit"),
-        ({"target": [1.0, 2.0]}, "damaged record of patch 1: it does not fit"),
-        ({"label": "1"}, "damaged record of patch 1: label"),
-        ({"kind": "hope"}, "damaged record of patch 1: kind"),
-        ({"radius": -1.0}, "damaged record of patch 1: radius"),
-        ({"criterion": "margin", "amount": -1.0}, "damaged record of patch 1: margin: must be above 0"),
-        ({"radius": None}, "1 patches with 0 prototypes are recorded, but 1 inputs and 1 values found"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), case_table("wrong_inputs")["patch_records"])
 def test_a_model_file_whose_records_do_not_fit_is_damaged(moons, change, message):
     content = moons.patch([0.0, 1.0], 1).repairs.content()
     with pytest.raises(ModelFileError, match=message):
@@ -269,26 +247,11 @@ def test_rows_are_texts_with_their_line(tmp_path, content):
     assert [(row.x, row.label, row.row) for row in rows] == [("0.0,1.0", "upper", 4), ("mnist:test:17", "5", 6)]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, ": no such file"),
-        (b"", ": is empty, expected the columns x and label"),
-        (b"x,label\n", ": has a header but no rows"),
-        (b"x,lable\n1,1\n", ":1: expected the columns x and label, got x, lable"),
-        (b"x,label,x\n1,1,1\n", ":1: expected the columns x and label, got x, label, x"),
-        (b"x,label\n0,1,upper\n", ':2: expected 2 columns, got 3 (numbers need quotes: "0.0,1.0",label)'),
-        (b"x,label\na.png,1\nb.png\n", ":3: expected 2 columns, got 1"),
-        (b"x,label\na.png,\n", ":2: label is missing"),
-        (b"x,label\n,1\n", ":2: x is missing"),
-        (b'x,label\na.png,1\n"0.0,1.0\n', ":3: not comma-separated values (unexpected end of data)"),
-        (b"\xff\xfe\x00", ": not a text file in UTF-8"),
-    ],
-)
+@pytest.mark.parametrize(("content", "message"), case_table("wrong_inputs")["patch_files"])
 def test_a_file_that_is_wrong_is_refused_with_the_line(tmp_path, content, message):
     path = tmp_path / "patches.csv"
     if content is not None:
-        path.write_bytes(content)
+        path.write_text(content, "latin-1")
     with pytest.raises(PatchError) as error:
         read_patch_file(path)
     assert str(error.value) == f"{path}{message}"

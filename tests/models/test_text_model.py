@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from case_tables import case_table
 from engine_runs import train_run
 from texts import TEXT, lstm_run, random_model, text_dataset, text_file, text_run
 from torch.nn import functional
@@ -148,22 +149,10 @@ def test_characters_are_drawn_with_the_probabilities_of_the_model(model):
     assert model.bits_per_character("the cat") == pytest.approx(float(expected), rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("of", "call", "message"),
-    [
-        ("of_words", lambda m: m.generate("  "), "prompt: expected at least one word"),
-        ("of_words", lambda m: m.logits("the " * 9), "text: expected 1 to 8 words, got 9"),
-        ("of_words", lambda m: m.bits_per_character("crow"), "text: expected at least 2 words, got 1"),
-        ("model", lambda m: m.generate(""), "prompt: expected at least one character"),
-        ("model", lambda m: m.generate("a", -1), "length: expected a number from 0, got -1"),
-        ("model", lambda m: m.generate("a", temperature=-1), "temperature: expected a finite number from 0, got -1"),
-        ("model", lambda m: m.logits("a" * 9), "text: expected 1 to 8 characters, got 9"),
-        ("model", lambda m: m.bits_per_character("a"), "text: expected at least 2 characters, got 1"),
-    ],
-)
-def test_impossible_requests_get_one_line(of, call, message, request):
+@pytest.mark.parametrize(("of", "name", "arguments", "message"), case_table("wrong_inputs")["texts"])
+def test_impossible_requests_get_one_line(of, name, arguments, message, request):
     with pytest.raises(ConfigError) as error:
-        call(request.getfixturevalue(of))
+        getattr(request.getfixturevalue(of), name)(**arguments)
     assert str(error.value) == message
 
 

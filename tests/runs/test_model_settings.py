@@ -2,10 +2,9 @@
 
 import inspect
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
+from case_tables import case_table
 from sklearn import ensemble, linear_model, neighbors, svm
 
 from idwbench.attention.records import Parameter
@@ -92,34 +91,8 @@ def test_parameters_of_scikit_learn_are_words_and_numbers_that_are_used_and_some
 
 # Labels
 
-QK_TABLE = {"similarity": "idw", "scaling": "qk_norm", "weighting": "top_k", "k": 3, "projections": "mlp"}
-VIT_LABEL = "width 32, depth 2, heads 4, patch 2, attention p=2, ε=0.001, head p=4, ε=0.001"
-TOP_2 = {"method": "idw", "weighting": "top_k", "k": 2}
-LABELS = [
-    (
-        "sequence_to_sequence",
-        {"method": "context_vector"},
-        "sequence_to_sequence · context_vector · embedding 16, width 32",
-    ),
-    ("sequence_to_sequence", TOP_2, "sequence_to_sequence · idw · top_k, p=2, ε=0.001, k=2, embedding 16, width 32"),
-    ("prototypes", {"epsilon": 0.1, "power": 3}, "idw · 16 prototypes · p=3, ε=0.1"),
-    ("mlp", {}, "mlp · width 800, depth 2"),
-    ("mlp", {"record": True, "record_dtype": "float16"}, "mlp · width 800, depth 2, recorded in float16"),
-    ("mlp", {"record": True, "fold": False}, "mlp · width 800, depth 2, recorded in float32, not folded"),
-    ("memory_study", {"mask": "label=3"}, "memory_study · width 800, depth 2, without label=3"),
-    ("memory_study", {"keep": "top", "slots": 9}, "memory_study · width 800, depth 2, top 9 slots"),
-    ("lstm_lm", {}, "lstm_lm · embedding 64, width 128, context 64"),
-    ("hash_table", {"weighting": "exact_match"}, "equality table · exact_match"),
-    ("hash_table", QK_TABLE, "idw table · top_k, QK-norm, p=2, ε=0.001, k=3, mlp projections"),
-    ("network", {"encoder": "mlp"}, "mlp+linear · width 64, depth 2"),
-    ("network", VIT, f"vit_tiny(idw)+idw · 5 prototypes · {VIT_LABEL}, 7 patches"),
-    ("scikit_learn", {"method": "knn", "n_neighbors": 1}, "knn · k=1"),
-    ("scikit_learn", {"method": "knn", "standardise": True}, "knn · k=5, standardised"),
-    ("scikit_learn", {"method": "svc", "gamma": 0.5}, "svc · C=1, kernel=rbf, gamma=0.5"),
-]
 
-
-@pytest.mark.parametrize(("kind", "settings", "label"), LABELS)
+@pytest.mark.parametrize(("kind", "settings", "label"), case_table("model_labels"))
 def test_a_label_says_what_differs_in_the_order_of_the_method(kind, settings, label):
     model = parsed(kind, **settings) if kind != "prototypes" else run_config("two_moons", **settings).model
     assert model.label == label
@@ -135,7 +108,7 @@ def test_every_setting_of_a_network_is_part_of_its_label():
 
 # Mistakes
 
-REFUSED = YAML(typ="safe").load(Path(__file__).parents[1] / "assets" / "wrong_models.yaml")
+REFUSED = case_table("wrong_models")
 
 
 @pytest.mark.parametrize(("kind", "settings", "message"), [(kind, *row) for kind in REFUSED for row in REFUSED[kind]])
