@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
+from ruamel.yaml import YAML
 from sqlalchemy import event
 from stored_runs import query
 
@@ -17,6 +18,8 @@ from idwbench.errors import DatabaseFullError, ResultsError
 from idwbench.results import database
 from idwbench.results.frame import FACTS
 from idwbench.results.store import Results
+
+WRONG = YAML(typ="safe").load(Path(__file__).parents[1] / "assets" / "wrong_databases.yaml")
 
 
 @pytest.fixture
@@ -57,27 +60,10 @@ def test_a_folder_that_cannot_be_entered_is_refused(tmp_path, monkeypatch, read_
             Results(str(tmp_path / "private" / "x.db"), read_only=read_only)
 
 
-@pytest.mark.parametrize(
-    ("db", "message"),
-    [
-        ("mysql://host/results", "databases of kind 'mysql' are not supported"),
-        ("://", "neither a path nor a database URL"),
-        ("postgresql+nonsense://host/results", "has no driver"),
-        ("postgresql://localhost:abc/x", r"^postgresql://localhost:abc/x: is not a valid URL \(expected postgresql:"),
-        ("postgresql://me:se:cr@et@[::1/x", r"^postgresql://me:\*\*\*@\[::1/x: is not a valid URL"),
-        ("sqlite:///x.db?foo=1", r"^sqlite:///x\.db\?foo=1: a URL of SQLite has a path only"),
-        ("sqlite://host/x.db", "a URL of SQLite has a path only"),
-        ("a\0b.db", "^the name of the database has a NUL character"),
-        ("a\ud800b.db", "is not the name of a file"),
-        ("sqlite:///:memory:", "in memory"),
-        ("", "the name of the database is empty"),
-        ("nowhere/", "^nowhere/: is a folder, expected a database file"),
-        (".", "is a folder, expected a database file"),
-        (f"{__file__}/deeper/x.db", "its folder cannot be created"),
-        ("~nobody_of_that_name/x.db", "no such user"),
-        ("x" * 300, "cannot be opened: File name too long"),
-    ],
-)
+ODD_NAMES = [("a\ud800b.db", "is not the name of a file"), ("x" * 300, "cannot be opened: File name too long")]
+
+
+@pytest.mark.parametrize(("db", "message"), [*WRONG["urls"], *ODD_NAMES])
 def test_a_url_that_cannot_work_is_refused(db, message):
     with pytest.raises(ResultsError, match=message):
         Results(db)
@@ -156,17 +142,7 @@ def key(store, make_config, make_result):
     return key
 
 
-LACK = "is complete, but the database lacks its"
-
-
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        ("DELETE FROM arrays", f"{LACK} keys and values (train it again)"),
-        ("DELETE FROM arrays WHERE name = 'keys'", f"{LACK} keys (train it again)"),
-        *((f"UPDATE arrays SET data = {one} WHERE name = 'values'", "array 'values'") for one in ("x''", "'text'")),
-    ],
-)
+@pytest.mark.parametrize(("change", "problem"), WRONG["arrays"])
 def test_a_complete_run_without_its_arrays_or_with_other_bytes_is_reported(store, db, key, change, problem):
     query(db, change)
     with pytest.raises(ResultsError, match=f"run {key[:12]}") as caught:
@@ -174,25 +150,13 @@ def test_a_complete_run_without_its_arrays_or_with_other_bytes_is_reported(store
     assert problem in str(caught.value)
 
 
-DAMAGED = [
-    ("config", "{broken", "JSON"),
-    ("config", "", "JSON"),
-    ("config", "[1]", "object"),
-    ("config", "{}", "dataset: "),
-    ("config", '{"dataset": {"name": "imagenet"}}', "imagenet"),
-    *((column, "[1]", "should be a valid dictionary") for column in ("versions", "git", "cpu", "durations")),
-    ("versions", "7", "should be a valid dictionary"),
-    ("versions", "{broken", "Invalid JSON"),
-    ("durations", '{"training": "long"}', "training: Input should be a valid number, unable to parse"),
-    ("finished_at", "soon", "should be a valid datetime"),
-    *((name, "much", "valid number, got 'much'") for name in ("seconds", "n_parameters", "attempt", "seed")),
+BYTES = [
     ("engine", b"\x00", "should be a valid string"),
-    ("error", b"\xff", "invalid start byte"),
-    ("git", b"\xff", "invalid start byte"),
+    *((name, b"\xff", "invalid start byte") for name in ("error", "git")),
 ]
 
 
-@pytest.mark.parametrize(("column", "value", "reason"), DAMAGED)
+@pytest.mark.parametrize(("column", "value", "reason"), [*WRONG["columns"], *BYTES])
 def test_a_damaged_value_is_one_line_that_names_run_and_column(store, db, key, column, value, reason):
     # Bytes that are no UTF-8 are stored as text, and other values as they are.
     query(db, f"UPDATE runs SET {column} = {'CAST(? AS TEXT)' if value == bytes([255]) else '?'}", value)
@@ -204,21 +168,7 @@ def test_a_damaged_value_is_one_line_that_names_run_and_column(store, db, key, c
         assert reason in str(caught.value) and "\n" not in str(caught.value)
 
 
-METRIC = "UPDATE metrics SET value = {} WHERE split = 'test'"
-CURVE = "UPDATE curves SET {} = 'much' WHERE epoch = 3 AND name = 'loss'"
-SHAPE = "UPDATE arrays SET shape = '{}'"
-
-
-@pytest.mark.parametrize(
-    ("change", "read", "problem"),
-    [
-        (METRIC.format("'much'"), "find_runs", "metric test_accuracy cannot be read: .*valid number, got 'much'"),
-        (METRIC.format("CAST('much' AS BLOB)"), "to_frame", "metric test_accuracy cannot be read: .*much"),
-        (CURVE.format("epoch"), "load_curve", "curve cannot be read: .*valid number, got 'much'"),
-        (CURVE.format("value"), "load_curve", "curve cannot be read: .*valid number, got 'much'"),
-        *((SHAPE.format(shape), "array_facts", "array keys cannot") for shape in ("7", "[1", '["a"]')),
-    ],
-)
+@pytest.mark.parametrize(("change", "read", "problem"), WRONG["tables"])
 def test_a_damaged_metric_curve_or_shape_is_one_line_that_names_the_run(store, db, key, change, read, problem):
     query(db, change)
     with pytest.raises(ResultsError, match=f"run {key[:12]}: its {problem}"):

@@ -49,20 +49,7 @@ TOO_LONG = [
 ]
 
 
-@pytest.mark.parametrize(
-    "where",
-    [
-        *("method == 'idw'", "method != 'idw'", "dataset == 'sine'", "model == 'mlp'", "state == 'planned'"),
-        *("seed < 1", "seed >= 1", "prototypes == 4", "prototypes != 4", "epochs <= 7", "learning_rate == 0.01"),
-        *("epsilon == 0.001", "bandwidth == 'loo'", "bandwidth == 0.5", "momentum == 0", "momentum > 0"),
-        *("dataset_noise == 0.3", "dataset_task == 'regression'", "initialisation == 'kmeans'", "width == 3"),
-        *("engine == 'torch'", "engine != 'torch'", "threads == 1", "attempt == 0", "optimizer in ['sgd', 'adam']"),
-        *("method in ('idw', 'neg_dist')", "method not in ['idw']", "prototypes in [4, -1]", "prototypes == None"),
-        *("method is not None", "not retraining and not stale", "2 <= seed + 1 <= 2", "-seed * 2 + 1 < 0"),
-        *("seed == 1 or method == 'idw' and prototypes == 16", "not (seed == 1 or method == 'idw')", "seed % 2 == 1"),
-        *("(seed + 1) / 2 == 1", "seed // 1 == 1", "'means' in initialisation", "seed == 0 and 'idw' not in method"),
-    ],
-)
+@pytest.mark.parametrize("where", CONDITIONS["selections"])
 def test_an_expression_selects_the_rows_for_which_python_says_that_it_holds(filled, where):
     frame = filled.to_frame(sweep="all")
     expected = []

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 from sqlalchemy import make_url, text
 
 from idwbench.errors import DatabaseFullError, ResultsError
@@ -33,19 +34,11 @@ def failing(code, message="told so"):
     return f"DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{code}', MESSAGE = '{message}'; END $$"
 
 
-@pytest.mark.parametrize(
-    ("place", "message"),
-    [
-        ("postgresql://nobody@/postgres?host={folder}", 'role "nobody" does not exist'),
-        ("postgresql://idwbench@/nowhere?host={folder}", 'database "nowhere" does not exist'),
-        ("postgresql://idwbench@/postgres?host={folder}/none", "connection failed|No such file"),
-        ("postgresql://idwbench@localhost:1/postgres?connect_timeout=5", "Connection refused"),
-        ("postgresql://idwbench@localhost:99999/postgres", "invalid port number"),
-        ("postgresql://idwbench@/postgres?host={folder}&foo=1", 'invalid connection option "foo"'),
-        ("postgresql://idwbench@/postgres?host={folder}&connect_timeout=soon", "connect_timeout"),
-        ("postgresql://a\ud800b@/postgres?host={folder}", "is not a valid URL"),
-    ],
-)
+PLACES = YAML(typ="safe").load(Path(__file__).parents[1] / "assets" / "wrong_databases.yaml")["unreachable"]
+INVALID = ("postgresql://a\ud800b@/postgres?host={folder}", "is not a valid URL")
+
+
+@pytest.mark.parametrize(("place", "message"), [*PLACES, INVALID])
 def test_a_database_that_cannot_be_reached_is_one_line(postgresql_server, place, message):
     with pytest.raises(ResultsError, match=message) as caught:
         Results(place.format(folder=postgresql_server.folder))

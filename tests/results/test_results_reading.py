@@ -110,24 +110,11 @@ def test_a_frame_has_one_row_a_run_with_settings_and_metrics(filled):
     assert list(frame["seed"]) == [1, 0, 2]
     assert list(frame["state"]) == ["diverged", "complete", "planned"]
     complete = frame.iloc[1]
-    expected = {
-        "dataset": "two_moons",
-        "dataset_noise": 0.1,
-        "dataset_seed": 0,
-        "model": "prototypes",
-        "method": "idw",
-        "prototypes": 16,
-        "initialisation": "default",
-        "power": 2.0,
-        "epochs": 25,
-        "weight_decay": 0.0,
-        "train_accuracy": 0.99,
-        "test_accuracy": 0.975,
-        "holdout_accuracy": 0.995,
-        "n_parameters": 64,
-        "seconds": 0.5,
-    }
-    assert {name: complete[name] for name in expected} == expected
+    settings = {"dataset": "two_moons", "dataset_noise": 0.1, "dataset_seed": 0, "epochs": 25, "weight_decay": 0.0}
+    model = {"model": "prototypes", "method": "idw", "prototypes": 16, "initialisation": "default", "power": 2.0}
+    metrics = {"train_accuracy": 0.99, "test_accuracy": 0.975, "holdout_accuracy": 0.995, "n_parameters": 64}
+    for expected in (settings, model, metrics, {"seconds": 0.5}):
+        assert {name: complete[name] for name in expected} == expected
     assert pandas.isna(frame.iloc[0]["test_accuracy"])
     assert pandas.isna(frame.iloc[2]["power"])
     assert filled.to_frame().set_index("seed").loc[5, "test_recall"] == 0.5
