@@ -17,7 +17,7 @@ help:
 	@echo "make family-full  the long sweeps of these, half an hour; it prints the time of each first"
 	@echo "make dual         what layers attend to in their training, in results/dual; half an hour, 21 GB"
 	@echo "make repairs      patches beside what else mends a wrong prediction, in results/repairs; an hour and a half"
-	@echo "make prototypes   when prototypes form, and what noise does to them, in results/prototypes; five minutes"
+	@echo "make prototypes   when prototypes form, and what noise does to them, in results/prototypes; a quarter of an hour"
 	@echo "make test   run the tests"
 	@echo "make test-fast      run the quick tests, for use while writing"
 	@echo "make test-numerics  run the tests of scores, models and engines"
@@ -61,7 +61,7 @@ sweep_each = for name in $(1); do $(BIN)/idwbench sweep sweeps/$$name.yaml --db 
 # Two processes at a time: small networks do not keep two threads of one process busy.
 FAMILY_TABLES := kernel_regression kernel_regression_friedman1 kernel_regression_diabetes kernel_regression_digits \
 	hash_table hash_table_learned family/hash_table_capacity family/hash_table_scores family/hash_table_values \
-	family/hash_table_variance family/language_model \
+	family/hash_table_additive family/hash_table_variance family/language_model \
 	family/sequence_to_sequence family/sequence_to_sequence_scores
 FAMILY_NETWORKS := family/network_digits family/network_heads family/network_depth family/network_mnist \
 	family/network_fashion_mnist family/language_model_power family/layers
@@ -109,7 +109,7 @@ repairs: $(VENV)/.installed
 	$(call sweep_each,$(REPAIRS:%=repairs/%),results/repairs.db)
 	$(BIN)/idwbench publish repairs -o results/repairs --db results/repairs.db --force
 
-PROTOTYPES := formation_digits power_epsilon_datasets corrupted_two_moons corrupted_digits
+PROTOTYPES := formation_digits weightings weightings_network power_epsilon_datasets corrupted_two_moons corrupted_digits
 prototypes: $(VENV)/.installed
 	$(call sweep_each,$(PROTOTYPES:%=prototypes/%),results/prototypes.db)
 	$(BIN)/idwbench publish prototypes -o results/prototypes --db results/prototypes.db --measure --force
