@@ -100,10 +100,13 @@ class SquaredDistances:
         few = max(1, _PART_NUMBERS // n_keys)
         most = max(1, min(_PRODUCT_NUMBERS // n_keys, max(64, _QUERY_NUMBERS // n_features)))
         rows = few if self._by_differences else most
-        buffer = np.empty((min(rows, len(queries)), n_keys), self.keys.dtype)  # new memory costs page faults
+        # New memory costs page faults, and casting within a subtraction is slower.
+        buffer, moved = (np.empty((min(rows, len(queries)), n), self.keys.dtype) for n in (n_keys, n_features))
         for first in range(0, len(queries), rows):
             block = queries[first : first + rows]
-            centred = block - self._centre
+            centred = moved[: len(block)]
+            centred[:] = block
+            centred -= self._centre
             norms = _norms(centred)
             if not self._by_differences:
                 np.matmul(centred, self._doubled.T, out=buffer[: len(block)])
