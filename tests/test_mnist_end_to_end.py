@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from idwbench.cli.app import app
 from idwbench.data import loading
 from idwbench.data.dataset import Split
+from idwbench.models.inputs import PatchLine
 from idwbench.models.model_file import load_model
-from idwbench.models.patch_files import PatchLine
 from idwbench.models.repair import repair
 from idwbench.runs.datasets import parse_dataset
 

@@ -90,7 +90,7 @@ def patch(
         check_output(written, overwrite=force)
     if eta not in (None, "exact", "printed", "authors"):
         raise PatchError(f"expected exact, printed or authors, got '{eta}'", location=("eta",))
-    from idwbench.models.patch_files import PatchLine, read_patch_file
+    from idwbench.models.inputs import PatchLine, read_patch_file
     from idwbench.models.repair import repair
 
     loaded = _loaded(model)

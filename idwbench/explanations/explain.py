@@ -28,9 +28,9 @@ from idwbench.explanations.memory import (
 from idwbench.explanations.prototypes import head_memory, prototype_memory
 from idwbench.explanations.surroundings import with_surroundings
 from idwbench.explanations.training_data import history_memory, kernel_memory
+from idwbench.models.inputs import data_difference
 from idwbench.models.model_file import load_model
 from idwbench.models.networks import network_from_arrays
-from idwbench.models.repair import data_difference
 from idwbench.models.saved_model import SavedModel, find_stored_run, stored_model
 from idwbench.results import DEFAULT_DATABASE
 from idwbench.results.records import StoredRun

@@ -11,8 +11,8 @@ from idwbench.data.dataset import Dataset
 from idwbench.errors import DatasetError
 from idwbench.explanations.explanation import LayerAttention, MemoryItem, Nearest
 from idwbench.explanations.memory import Memory, Request
+from idwbench.models.inputs import data_difference
 from idwbench.models.neighbours import nearest
-from idwbench.models.repair import data_difference
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.datasets import dataset_label
 

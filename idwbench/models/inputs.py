@@ -1,7 +1,11 @@
-"""Inputs and labels given as text: numbers, files, or rows of a data set."""
+"""Inputs, labels and targets as a user gives them: numbers, files, or rows of a data set; and a model's own data.
+
+Files of inputs to patch are CSV with a column ``x``, and ``label`` or ``target``.
+"""
 
 from __future__ import annotations
 
+import csv
 import io
 import math
 import re
@@ -12,12 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from idwbench.data.columns import named_values
 from idwbench.data.dataset import Dataset, Split
+from idwbench.data.files import column_separator
 from idwbench.data.loading import load_dataset
-from idwbench.errors import ConfigError, DatasetError, PatchError, did_you_mean
+from idwbench.errors import ConfigError, DatasetError, IdwbenchError, PatchError, did_you_mean
 from idwbench.files import read_file
 from idwbench.runs.config import RunConfig
 from idwbench.runs.dataset_base import DatasetConfig
@@ -29,11 +34,16 @@ if TYPE_CHECKING:
 __all__ = [
     "IMAGE_SUFFIXES",
     "LoadDataset",
+    "PatchLine",
     "Reference",
+    "data_difference",
     "find_input",
     "find_label",
     "find_reference",
+    "find_target",
     "missing_columns",
+    "own_data",
+    "read_patch_file",
     "scaled_input",
 ]
 
@@ -111,6 +121,26 @@ def _summary(names: Sequence[str]) -> str:
         return f"{first} to {last}"
     more = ", ..." if len(names) > _LISTED_NAMES else ""
     return f"one of: {', '.join(sorted(names, key=int)[:_LISTED_NAMES])}{more}"
+
+
+def find_target(target: Any, model: SavedModel) -> list[float]:
+    """Return the wanted outputs of a regression, numbers or their text with commas, as scaled targets.
+
+    Raises:
+        PatchError: not as many finite numbers as the model has outputs; `location` is ``("target",)``.
+    """
+    try:
+        numbers = np.array(target.split(",") if isinstance(target, str) else target, np.float64).reshape(-1)
+    except (TypeError, ValueError):
+        raise PatchError(f"expected numbers, got {target!r}", location=("target",)) from None
+    if len(numbers) != model.n_outputs:
+        problem = f"expected {model.n_outputs} number{'s' if model.n_outputs > 1 else ''}, got {len(numbers)}"
+        raise PatchError(problem, location=("target",))
+    if not np.isfinite(numbers).all():
+        got = ",".join(f"{one:g}" for one in numbers)
+        raise PatchError(f"expected finite numbers, got {got}", location=("target",))
+    scaled: list[float] = ((numbers - model.target_scaling.mean) / model.target_scaling.std).tolist()
+    return scaled
 
 
 def find_input(
@@ -253,3 +283,112 @@ def _read_image(path: Path, data: Dataset | SavedModel) -> NDArray[np.float64]:
         raise PatchError("not an image that can be read", file=path) from None
     expected, given = ("x".join(map(str, sizes[::-1])) for sizes in (data.image_shape, shape))
     raise PatchError(f"expected an image of {expected} pixels, got {given}", file=path)
+
+
+def own_data(
+    model: SavedModel, data_dir: Path | None = None, load: LoadDataset = load_dataset
+) -> tuple[Dataset | None, str]:
+    """Return the data that the model was trained on, by the SHA-256 in its provenance, or why there is none."""
+    try:
+        dataset = load(model.config.dataset, data_dir)
+    except DatasetError as error:
+        return None, str(error)
+    problem = data_difference(model, dataset)
+    return (None, problem) if problem else (dataset, "")
+
+
+def data_difference(model: SavedModel, dataset: Dataset) -> str:
+    """Return how the data differs from what the model was trained on, or an empty text."""
+    name = model.config.dataset_label
+    expected, actual = model.provenance.get("data_sha256"), dataset.sha256
+    if not isinstance(expected, str):
+        return f"the model file has no checksum of its data, {name}"
+    if expected != actual:
+        return (
+            f"the data {name} is not what the model was trained on "
+            f"(its SHA-256 starts with {actual[:12]}, that of the training data with {expected[:12]})"
+        )
+    if (dataset.n_features, dataset.n_outputs) != (model.n_features, model.n_outputs):
+        return f"the data {name} does not fit the model"
+    return ""
+
+
+@dataclass(frozen=True)
+class PatchLine:
+    """An input and what is wanted of it, as a user gives them.
+
+    Attributes:
+        x: A text, see `idwbench.models.inputs.find_input`, or numbers in the data's own units.
+        label: The name or number of the wanted class.
+        target: The wanted outputs of a regression in the targets' own units, or their text with commas.
+        file: The file that it is in, or None.
+        row: Its line in the file, from 1, or its row among several inputs, from 0; None of a single input.
+    """
+
+    x: str | ArrayLike
+    label: str | int | None = None
+    target: str | ArrayLike | None = None
+    file: Path | None = None
+    row: int | None = None
+
+    @property
+    def name(self) -> str:
+        """What messages call its input."""
+        return "this input" if self.row is None else f"{'input' if self.file is None else 'line'} {self.row}"
+
+    def located(self, error: IdwbenchError) -> IdwbenchError:
+        """Return the error with the place of the line."""
+        if self.row is None:
+            return error
+        return (
+            error.at(self.row) if self.file is None else type(error)(str(error), file=self.file, position=(self.row,))
+        )
+
+
+def read_patch_file(path: Path, columns: tuple[str, ...] = ("x", "label")) -> list[PatchLine]:
+    """Return the rows of a CSV file with a header and the given columns in any order.
+
+    Numbers in ``x`` must be quoted, since they are separated by commas: ``"0.0,1.0",upper``; not so in a file whose
+    columns are separated by semicolons or tabs. Empty lines are ignored.
+
+    Raises:
+        PatchError: no such file, not CSV, or a wrong header or row; the message has the line.
+    """
+    expected = f"the column{'s' if len(columns) > 1 else ''} {' and '.join(columns)}"
+    header: list[str] = []
+    rows = []
+    for line, cells in _rows(path):
+        if not header:
+            header = cells
+            if sorted(header) != sorted(columns):
+                raise PatchError(f"expected {expected}, got {', '.join(header)}", file=path, position=(line,))
+            continue
+        if len(cells) != len(header):
+            hint = 'numbers need quotes: "0.0,1.0",label' if len(cells) > len(header) else ""
+            problem = f"expected {len(header)} column{'s' if len(header) > 1 else ''}, got {len(cells)}"
+            raise PatchError(problem, file=path, position=(line,), hint=hint)
+        if missing := [name for name, cell in zip(header, cells, strict=True) if not cell]:
+            raise PatchError(f"{missing[0]} is missing", file=path, position=(line,))
+        rows.append(PatchLine(**dict(zip(header, cells, strict=True)), file=path, row=line))
+    if not rows:
+        raise PatchError("has a header but no rows" if header else f"is empty, expected {expected}", file=path)
+    return rows
+
+
+def _rows(path: Path) -> list[tuple[int, list[str]]]:
+    """Return the line and the cells of each row that is not empty."""
+    rows, line = [], 1
+    try:
+        text = read_file(path, PatchError).decode("utf-8-sig")
+        stream = io.StringIO(text, newline="")
+        reader = csv.reader(stream, delimiter=column_separator(text), strict=True, skipinitialspace=True)
+        for row in reader:
+            cells = [cell.strip() for cell in row]
+            if any(cells):
+                rows.append((line, cells))
+            line = reader.line_num + 1
+    except UnicodeDecodeError:
+        raise PatchError("not a text file in UTF-8", file=path) from None
+    except csv.Error as error:
+        raise PatchError(f"not comma-separated values ({error})", file=path, position=(line,)) from None
+    return rows

@@ -14,18 +14,17 @@ from threadpoolctl import threadpool_limits
 
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
-from idwbench.errors import DatasetError, IdwbenchError, PatchError
+from idwbench.errors import IdwbenchError, PatchError
 from idwbench.models.array_weights import softmax
 from idwbench.models.demands import Demand, demand_settings
 from idwbench.models.effects import SplitEffect, kept_shares, split_effect
-from idwbench.models.inputs import LoadDataset, find_input, find_label
-from idwbench.models.patch_files import PatchLine
+from idwbench.models.inputs import LoadDataset, PatchLine, find_input, find_label, find_target, own_data
 from idwbench.models.patch_records import solved_repairs
 from idwbench.models.radii import Rows, error_slack
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.metrics import METRICS
 
-__all__ = ["Repair", "data_difference", "own_data", "own_rows", "repair"]
+__all__ = ["Repair", "own_rows", "repair"]
 
 
 def _one_thread() -> threadpool_limits:
@@ -214,7 +213,7 @@ def _wish(model: SavedModel, line: PatchLine, settings: Mapping[str, Any]) -> di
             raise PatchError("needs classes, not a regression", location=(settings["criterion"],))
         if settings["kind"] in ("printed", "authors"):
             raise PatchError(f"the formula '{settings['kind']}' needs classes, not a regression")
-        return {"target": _scaled_target(model, target)}
+        return {"target": find_target(target, model)}
     try:
         number = find_label(label, names) if isinstance(label, str) else operator.index(label)  # type: ignore[arg-type]
     except TypeError:
@@ -226,52 +225,9 @@ def _wish(model: SavedModel, line: PatchLine, settings: Mapping[str, Any]) -> di
     return {"label": number}
 
 
-def _scaled_target(model: SavedModel, target: Any) -> list[float]:
-    try:
-        numbers = np.array(target.split(",") if isinstance(target, str) else target, np.float64).reshape(-1)
-    except (TypeError, ValueError):
-        raise PatchError(f"expected numbers, got {target!r}", location=("target",)) from None
-    if len(numbers) != model.n_outputs:
-        problem = f"expected {model.n_outputs} number{'s' if model.n_outputs > 1 else ''}, got {len(numbers)}"
-        raise PatchError(problem, location=("target",))
-    if not np.isfinite(numbers).all():
-        got = ",".join(f"{one:g}" for one in numbers)
-        raise PatchError(f"expected finite numbers, got {got}", location=("target",))
-    scaled: list[float] = ((numbers - model.target_scaling.mean) / model.target_scaling.std).tolist()
-    return scaled
-
-
 def own_rows(model: SavedModel, dataset: Dataset, name: str = "train") -> Rows:
     """Return a split with targets in the units of the model, which an imported one does not share with its data."""
     split = dataset.splits[name]
     if model.class_names:
         return Rows(split.inputs, split.labels)
     return Rows(split.inputs, model.target_scaling.apply(dataset.target_scaling.invert(split.targets)))
-
-
-def own_data(
-    model: SavedModel, data_dir: Path | None = None, load: LoadDataset = load_dataset
-) -> tuple[Dataset | None, str]:
-    """Return the data that the model was trained on, by the SHA-256 in its provenance, or why there is none."""
-    try:
-        dataset = load(model.config.dataset, data_dir)
-    except DatasetError as error:
-        return None, str(error)
-    problem = data_difference(model, dataset)
-    return (None, problem) if problem else (dataset, "")
-
-
-def data_difference(model: SavedModel, dataset: Dataset) -> str:
-    """Return how the data differs from what the model was trained on, or an empty text."""
-    name = model.config.dataset_label
-    expected, actual = model.provenance.get("data_sha256"), dataset.sha256
-    if not isinstance(expected, str):
-        return f"the model file has no checksum of its data, {name}"
-    if expected != actual:
-        return (
-            f"the data {name} is not what the model was trained on "
-            f"(its SHA-256 starts with {actual[:12]}, that of the training data with {expected[:12]})"
-        )
-    if (dataset.n_features, dataset.n_outputs) != (model.n_features, model.n_outputs):
-        return f"the data {name} does not fit the model"
-    return ""

@@ -26,9 +26,8 @@ from idwbench.data.loading import load_dataset
 from idwbench.errors import IdwbenchError, PatchError, TrainingError
 from idwbench.files import MODEL_SUFFIXES
 from idwbench.models.array_weights import AnswerTerms
-from idwbench.models.inputs import scaled_input
+from idwbench.models.inputs import PatchLine, scaled_input
 from idwbench.models.modules import PrototypeNetwork
-from idwbench.models.patch_files import PatchLine
 from idwbench.models.patch_records import Repairs
 from idwbench.models.patches import Base, PatchPrototypes
 from idwbench.runs.config import RunConfig

@@ -14,9 +14,9 @@ from idwbench import Results, load_model, run_config
 from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Scaling
 from idwbench.models.array_weights import array_weights
+from idwbench.models.inputs import PatchLine
 from idwbench.models.model_card import card_text, saved_model_card
 from idwbench.models.modules import PrototypeNetwork
-from idwbench.models.patch_files import PatchLine
 from idwbench.models.repair import repair
 from idwbench.models.saved_model import SavedModel, stored_model
 

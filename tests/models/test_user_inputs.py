@@ -17,10 +17,9 @@ from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Scaling, Split
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError, ModelFileError, PatchError
-from idwbench.models.inputs import find_input, find_label
+from idwbench.models.inputs import find_input, find_label, own_data
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.neighbours import nearest
-from idwbench.models.repair import own_data
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.datasets import parse_dataset
 
