@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from case_tables import case_table
 from torch.autograd import gradcheck
 
 from idwbench.attention.layers import MultiheadAttention, SelfAttention
@@ -135,15 +136,7 @@ def test_a_layer_keeps_its_learned_numbers_in_its_state(tmp_path):
     assert names == {"pair_score.scale", "pair_score.log_power", "pair_score.log_temperature"}
 
 
-REFUSED = [
-    ("scaled_dot", {"learned_power": True}, "scaled_dot has no power"),
-    ("cosine", {"qk_norm": "l2"}, "cosine divides by the norms itself"),
-    ("idw", {"qk_norm": "layer"}, "unknown normalisation 'layer'"),
-    ("fc_relu", {"learned_temperature": True}, "the weights of fc_relu are not a softmax"),
-]
-
-
-@pytest.mark.parametrize(("method", "settings", "problem"), REFUSED)
+@pytest.mark.parametrize(("method", "settings", "problem"), case_table("wrong_inputs")["learned_numbers"])
 def test_numbers_that_a_score_does_not_have_are_refused(method, settings, problem):
     with pytest.raises(ConfigError, match=problem) as refused:
         check_learned_numbers(

@@ -4,6 +4,7 @@ import hashlib
 
 import numpy as np
 import pytest
+from case_tables import case_table
 
 from idwbench.data import text as texts
 from idwbench.data.loading import load_dataset
@@ -104,23 +105,10 @@ def test_a_name_that_ends_in_txt_is_the_path_of_a_text():
     assert parse_dataset({"name": "own.txt", "validation": 5}) == TextConfig(path="own.txt", validation=5)
 
 
-TOO_SHORT = "too short: of {} would be for training, {} for validation and 1 for test"
-
-
-@pytest.mark.parametrize(
-    ("content", "settings", "problem"),
-    [
-        (b"", {}, "the file is empty"),
-        (b"abc", {}, TOO_SHORT.format("3 characters 1", 1)),
-        (LETTERS.encode(), {"validation": 30, "test_fraction": 0.05}, TOO_SHORT.format("20 characters 0", 30)),
-        (b"one\ncaf\xe9\n", {}, "not UTF-8 text: line 2, byte 4 is 0xe9"),
-        (b"  \t", {"tokens": "words"}, "the file has no words"),
-        (b"one", {"tokens": "words"}, TOO_SHORT.format("1 word 0", 1)),
-    ],
-)
+@pytest.mark.parametrize(("content", "settings", "problem"), case_table("wrong_inputs")["text_files"])
 def test_a_file_that_is_no_text_or_too_short_gets_one_line(content, settings, problem, load, tmp_path):
     with pytest.raises(DatasetError) as error:
-        load(content, **settings)
+        load(content.encode("latin-1"), **settings)
     assert str(error.value).startswith(f"{tmp_path / 'own.txt'}: {problem}") and "\n" not in str(error.value)
 
 

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from case_tables import case_table
 from made import SCALING, Store, assert_no_words_overlap, draw, made_dataset, made_run, use_dataset, words
 from matplotlib.collections import PathCollection
 from matplotlib.colors import to_hex
@@ -98,7 +99,6 @@ def test_one_setting_is_drawn_the_others_are_counted_and_a_network_that_is_not_s
     assert words(figure).count("the trained model is not stored") == 2
 
 
-COMPARED = {"cases": "wrong", "compare": True}
 EDGES = np.array([0.0, 0.5, 1.0, 2.0])
 
 
@@ -166,22 +166,7 @@ def test_the_calibration_error_is_the_mean_over_the_seeds_with_that_many_patches
     assert "right labels after 20 patches, mean: 19 (exact η), 20 (logit margin 1), 20 (authors' η)" in texts
 
 
-@pytest.mark.parametrize(
-    ("settings", "default", "shown", "title", "left_out"),
-    [
-        (
-            [{}, {"prototypes": 2}, {"prototypes": 128}, {"epsilon": 1e-2}, {"epsilon": 1.0}],
-            0,
-            [0, 3, 4],
-            "exact η, by ε",
-            ("not drawn: patch studies of 2 prototypes with ε=0.001, 128 prototypes with ε=0.001",),
-        ),
-        ([{"prototypes": 128}, {"prototypes": 2}, {}], 2, [1, 2, 0], "exact η, by prototypes", ()),
-        ([{"power": 4}, {}, {"seed": 1}, {"cases": "wrong"}], 1, [1], "exact η", ("not drawn: 2 other patch studies",)),
-        ([COMPARED, {}, COMPARED | {"seed": 1}], 1, [1], "exact η", ("not drawn: 2 other patch studies",)),
-    ],
-    ids=["epsilons", "prototypes", "the most studies of which all else is equal", "comparisons"],
-)
+@pytest.mark.parametrize(("settings", "default", "shown", "title", "left_out"), case_table("patch_studies"))
 def test_lines_are_epsilons_or_else_prototypes_at_the_setting_that_has_most_in_common_with_others(
     settings, default, shown, title, left_out
 ):
@@ -191,7 +176,7 @@ def test_lines_are_epsilons_or_else_prototypes_at_the_setting_that_has_most_in_c
     one, two, _ = drawing.figure.axes
     assert [float(line.get_ydata()[0]) for line in one.lines] == pytest.approx([tops[place] for place in shown])
     np.testing.assert_allclose(lines(two)[class_colour(0)], [tops[default]] * 3)
-    assert one.get_title() == title and drawing.left_out == left_out
+    assert one.get_title() == title and drawing.left_out == tuple(left_out)
     source = "patches of idw · 16 prototypes · p=2, ε=0.001, special cases · two_moons"
     assert any(source in text for text in words(drawing.figure))
 

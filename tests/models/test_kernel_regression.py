@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+from case_tables import case_table
 from scipy.integrate import quad
 from scipy.spatial.distance import cdist
 from scipy.special import gamma
@@ -192,28 +193,10 @@ def test_leave_one_out_takes_the_parameter_of_a_fine_search(kernel, features):
     np.testing.assert_array_equal(answers, idwbench.kernel_regression(queries, keys, values, kernel, **chosen))
 
 
-SHEPARD, EQUAL_KEYS = {"kernel": "shepard"}, {"keys": np.ones((30, 3))}
+NO_KEYS = {"keys": np.zeros((0, 3))}, "keys: expected at least one key, got the shape (0, 3)"
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"kernel": "gausian"}, "kernel: unknown kernel 'gausian' (did you mean 'gaussian'?)"),
-        ({"bandwidth": 0}, "bandwidth: must be >= 1e-12, got 0"),
-        ({"bandwidth": "scot"}, "bandwidth: 'scot' is neither a number nor a rule (did you mean 'scott'?)"),
-        ({**SHEPARD, "power": "scott"}, "power: 'scott' is neither a number nor a rule (expected one of: loo)"),
-        ({**SHEPARD, "epsilon": -1.0}, "epsilon: must be >= 0, got -1.0"),
-        ({"queries": np.zeros(3)}, "queries: expected two axes (n, columns), got the shape (3,)"),
-        ({"queries": np.zeros((3, 2))}, "queries: expected 3 features, those of the keys, got 2"),
-        ({"values": np.zeros(29)}, "values: expected 30, one for each key, got 29"),
-        ({"keys": np.zeros((0, 3))}, "keys: expected at least one key, got the shape (0, 3)"),
-        ({"queries": np.full((1, 3), np.nan)}, "queries: expected finite numbers"),
-        ({**EQUAL_KEYS, "bandwidth": "scott"}, "bandwidth: Scott's rule needs at least two distinct keys"),
-        ({**EQUAL_KEYS, "bandwidth": "loo"}, "bandwidth: leave-one-out needs at least two distinct keys"),
-        ({**EQUAL_KEYS, **SHEPARD, "power": "loo"}, "power: leave-one-out needs at least two distinct keys"),
-        ({"queries": [["a", "b", "c"]]}, "queries: expected numbers, got <U1"),
-    ],
-)
+@pytest.mark.parametrize(("given", "message"), [*case_table("wrong_inputs")["kernel_regression"], NO_KEYS])
 def test_wrong_arguments_get_one_clear_line(given, message):
     queries, keys, values = data()
     with pytest.raises(ConfigError) as caught:
@@ -221,7 +204,9 @@ def test_wrong_arguments_get_one_clear_line(given, message):
     assert str(caught.value) == message
     if "leave-one-out" in message:
         with pytest.raises(ConfigError, match="leave-one-out needs values"):
-            kernel_weights(queries, keys, **{name: given[name] for name in given.keys() - {"keys"}})
+            kernel_weights(
+                queries, keys, **{name: given[name] for name in given.keys() & {"kernel", "bandwidth", "power"}}
+            )
 
 
 @pytest.mark.parametrize(("dtype", "features"), [(np.float32, 2), (np.float64, 20)])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from blob_data import make_dataset
+from case_tables import case_table
 from PIL import Image
 from sklearn.cluster import KMeans
 from sklearn.neighbors import NearestCentroid
@@ -262,30 +263,14 @@ WITH_INTERCEPT = PrototypeRegressor.from_prototypes(KEYS, [1.0, 2.0, 3.0], metho
 
 
 LABELS = {"labels": [0, 1, 1]}
-LOOKUP = {"dataset": {"name": "lookup", "items": 2, "dimensions": 2, "queries": 2}}
 TEXTS = "a text has a NUL or a lone surrogate$"
 NO_CODE_POINTS = np.array([0x110000, 97, 98], np.uint32).view("<U1")
-ON_MOONS, FRIEDMAN = {"dataset": MOONS}, {"dataset": {"name": "friedman1", "train_size": 9}}
-TWO, FLOWERS = np.ones((3, 2)), np.ones((2, 4))
-TWO_OF_THREE = {"class_names": ["setosa", "versicolor"], "dataset": "iris"}
-OF_THE_DATA = "class_names: expected those of the data set, "
+FLOWERS, TWO_OF_THREE = np.ones((2, 4)), {"class_names": ["setosa", "versicolor"], "dataset": "iris"}
 REFUSED = [
-    (KEYS, {}, r"values and labels are missing \(give one of them, or a data set"),
-    (KEYS, {"values": [1, 2, 3], **LABELS}, "it has values and labels; expected one of them"),
-    (KEYS, {"labels": [0, 1]}, "labels: expected 3, one for each prototype, got 2"),
-    (KEYS, {"labels": [0.5, 1, 2]}, r"labels: expected integers or texts \(n,\), got float64 \(3,\)"),
-    (KEYS, {"labels": ["a"] * 3}, "labels: every label is 'a'; at least two classes are needed"),
+    *((KEYS, arguments, message) for arguments, message in case_table("wrong_inputs")["imported_prototypes"]),
     (KEYS, {"labels": ["\ud800", "a", "b"]}, f"labels: {TEXTS}"),
     (KEYS, {"labels": NO_CODE_POINTS}, "labels: a text is not valid Unicode$"),
-    (KEYS, {"labels": ["upper", "lower", "mid"], **ON_MOONS}, r"labels\[2\]: no class is called 'mid' \(expected"),
-    (KEYS, {**LABELS, **LOOKUP}, "labels: the data set is a regression; expected values"),
-    (KEYS, {"values": [1, np.nan, 3]}, r"values\[1\] is nan; expected finite numbers"),
-    (KEYS, {"values": np.ones((3, 4)), "class_names": ["a", "b"]}, "values: expected 2 columns, the classes, got 4"),
-    (KEYS, {"values": np.ones((3, 4)), **FRIEDMAN}, "prototypes: expected 10 features, those of the data, got 2"),
-    (KEYS, {**LABELS, "class_names": ["a", "a"]}, "class_names: expected at least two names, all different"),
-    (KEYS, {"values": TWO, "class_names": ["upper", "lo"], **ON_MOONS}, OF_THE_DATA + "which has no class 'lo'"),
-    (KEYS, {"values": TWO, "class_names": ["a", "b"], **LOOKUP}, OF_THE_DATA + "which is a regression and has none"),
-    (FLOWERS, {"values": np.eye(2, 3), **TWO_OF_THREE}, OF_THE_DATA + "of which 'virginica' is missing"),
+    (FLOWERS, {"values": np.eye(2, 3), **TWO_OF_THREE}, "class_names: .* data set, of which 'virginica' is missing"),
     (FLOWERS, {"values": np.eye(2), **TWO_OF_THREE}, "values: expected 3 columns, the classes, got 2"),
     (REGRESSOR, {"method": "neg_dist"}, "method: expected 'idw', that of the PrototypeRegressor, got 'neg_dist'"),
     (REGRESSOR, {"power": 2}, "power: expected 4.0, that of the PrototypeRegressor, got 2"),
@@ -295,7 +280,6 @@ REFUSED = [
     (np.where(KEYS > 1, np.inf, KEYS), LABELS, r"prototypes\[2, 0\] is inf; expected finite numbers"),
     ([[1, 2], [3]], LABELS, r"prototypes: expected an array \(prototypes, features\)"),
     (KMeans(2), LABELS, r"KMeans is not fitted, or has no prototypes \(one of prototypes_, cluster_centers_"),
-    (KEYS, {**LABELS, "sigma": 2}, ".*method 'idw' does not take 'sigma'"),
 ]
 
 

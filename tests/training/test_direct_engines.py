@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from blob_data import make_dataset, make_regression
+from case_tables import case_table
 from engine_runs import train_run
 from kinds import TIMED
 from sklearn import ensemble, linear_model, neighbors, svm
@@ -89,7 +90,13 @@ BLOBS = make_dataset()
 OF_ONE_CLASS = with_train(BLOBS, targets=1)
 OF_LONELY_ROWS = with_train(BLOBS, targets=[1, 2, *[0] * 21])  # two of the three classes have one row
 OF_FOUR_POINTS = with_train(BLOBS, inputs=BLOBS.train.inputs[np.arange(23) % 4])
-OF_ONE_POINT = with_train(make_regression(n_train=3), inputs=1)
+SMALL = {
+    "blobs": BLOBS,
+    "one class": OF_ONE_CLASS,
+    "lonely rows": OF_LONELY_ROWS,
+    "one point": with_train(make_regression(n_train=3), inputs=1),
+    "three rows": make_dataset(3),
+}
 
 
 def assert_errors_are_those(result, dataset, name, predicted):
@@ -217,25 +224,11 @@ def test_kernel_regression_is_measured_in_the_units_of_the_targets_and_a_chosen_
 
 # Refusals
 
-KNN, NEAREST, SAMPLES = ({"method": name} for name in ("knn", "nearest_centroid", "samples"))
-STOPPING = {"method": "hist_gradient_boosting", "early_stopping": True}
-REFUSED = [
-    (BLOBS, {**KNN, "n_neighbors": 24}, "n_neighbors: expected at most 23, the number of training rows, got 24"),
-    (BLOBS, {"method": "nca_knn", "n_neighbors": 24}, "n_neighbors: expected at most 23, the number of training rows"),
-    (BLOBS, {"method": "nca_knn", "n_components": 4}, "n_components: expected at most 3, the number of features, got"),
-    (OF_ONE_CLASS, {"method": "svc"}, "method: svc needs training rows of at least two classes, got 1"),
-    (OF_ONE_CLASS, NEAREST, "method: nearest_centroid needs training rows of at least two classes, got 1"),
-    (make_dataset(3), NEAREST, "method: nearest_centroid needs a class of two training rows"),
-    (OF_LONELY_ROWS, STOPPING, "early_stopping: needs two training rows of each class, and 'b' has one (choose false)"),
-    (BLOBS, {**SAMPLES, "prototypes": 24}, "prototypes: expected at most 23, the number of training inputs"),
-    (OF_ONE_POINT, {"bandwidth": "loo"}, "bandwidth: leave-one-out needs at least two distinct keys"),
-]
 
-
-@pytest.mark.parametrize(("dataset", "settings", "message"), REFUSED)
-def test_data_that_is_too_small_is_refused_in_one_line(dataset, settings, message):
+@pytest.mark.parametrize(("data", "settings", "message"), case_table("wrong_inputs")["small_data"])
+def test_data_that_is_too_small_is_refused_in_one_line(data, settings, message):
     with pytest.raises(ConfigError) as caught:
-        fitted(dataset, **settings)
+        fitted(SMALL[data], **settings)
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
