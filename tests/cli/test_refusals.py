@@ -3,16 +3,16 @@
 import shlex
 import shutil
 import sys
-from pathlib import Path
 
 import pytest
+from case_tables import case_table
 from recorded_mlp import recorded_config
-from ruamel.yaml import YAML
 from typed import assert_one_line, files, typed
 
 TRAIN = "train --dataset two_moons --epochs 1"
-TABLE = YAML(typ="safe").load(Path(__file__).parents[1] / "assets" / "wrong_commands.yaml")
-REFUSED = [(command, code, words) for code, rows in TABLE.items() for command, words in rows.items()]
+REFUSED = [
+    (command, code, words) for code, rows in case_table("wrong_commands").items() for command, words in rows.items()
+]
 
 
 @pytest.fixture(scope="module")

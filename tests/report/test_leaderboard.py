@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from case_tables import case_table
 from scipy.stats import rankdata
 from stored_runs import stored_run
 
@@ -146,18 +147,7 @@ def test_data_sets_of_several_tasks_need_a_metric_and_a_choice_needs_data_for_va
         assert caught.value.hint == hint
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"metric": "accurcy"}, "metric: no run has a metric 'accurcy' (did you mean 'accuracy'?)"),
-        ({"metric": "rmse"}, "metric: all 2 complete runs lack the metric 'rmse' (they have: accuracy)"),
-        ({"split": "holdot"}, "split: no run has accuracy on a split 'holdot' (expected one of: test, train,"),
-        ({"top": 0}, "top: expected a number of rows from 1, got 0"),
-        ({"best_over": ["epsilo"]}, "best_over: no setting of models or protocols is called 'epsilo' (did you mean"),
-        ({"best_over": ["dataset_noise"]}, "best_over: no setting of models or protocols is called 'dataset_noise'"),
-        ({"best_over": ["power"]}, "best_over: 1 of 2 complete runs have no validation accuracy, by which power"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), case_table("wrong_calls")["leaderboard"])
 def test_what_no_run_has_is_refused(options, message):
     runs = [stored_run(power=power, validation=value) for power, value in ((1, 0.9), (2, None))]
     with pytest.raises(ConfigError) as caught:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
-from ruamel.yaml import YAML
+from case_tables import case_table
 from sqlalchemy import event
 from stored_runs import query
 
@@ -19,7 +19,7 @@ from idwbench.results import database
 from idwbench.results.frame import FACTS
 from idwbench.results.store import Results
 
-WRONG = YAML(typ="safe").load(Path(__file__).parents[1] / "assets" / "wrong_databases.yaml")
+WRONG = case_table("wrong_databases")
 
 
 @pytest.fixture

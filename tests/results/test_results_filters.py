@@ -1,11 +1,10 @@
 """Expressions on runs, by an oracle: Python itself on each row of the table that `to_frame` returns."""
 
 import socket
-from pathlib import Path
 
 import pandas
 import pytest
-from ruamel.yaml import YAML
+from case_tables import case_table
 
 from idwbench import Results, run_config
 from idwbench.errors import ConfigError
@@ -41,7 +40,7 @@ def row_values(frame):
         yield {name: None if (isinstance(v, float) and v != v) or v is pandas.NaT else v for name, v in row.items()}
 
 
-CONDITIONS = YAML(typ="safe").load(Path(__file__).parents[1] / "assets" / "conditions.yaml")
+CONDITIONS = case_table("conditions")
 TOO_LONG = [
     ("(" * 300 + "seed" + ")" * 300 + " == 1", "is no expression"),
     ("seed == 1 and " * 1_000 + "seed == 1", "has 14,009 characters, more than 10,000"),

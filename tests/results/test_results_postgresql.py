@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
+from case_tables import case_table
 from sqlalchemy import make_url, text
 
 from idwbench.errors import DatabaseFullError, ResultsError
@@ -34,7 +34,7 @@ def failing(code, message="told so"):
     return f"DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{code}', MESSAGE = '{message}'; END $$"
 
 
-PLACES = YAML(typ="safe").load(Path(__file__).parents[1] / "assets" / "wrong_databases.yaml")["unreachable"]
+PLACES = case_table("wrong_databases")["unreachable"]
 INVALID = ("postgresql://a\ud800b@/postgres?host={folder}", "is not a valid URL")
 
 

@@ -9,6 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from case_tables import case_table
 from engine_runs import replace_train
 from stored_runs import query
 from sweep_specs import read_text, received, sweep_file, sweep_text
@@ -27,32 +28,13 @@ from idwbench.sweep.search import run_search
 CONFIG = run_config("two_moons", epochs=1)
 
 
-@pytest.mark.parametrize(
-    ("call", "settings", "message"),
-    [
-        (
-            train,
-            {"engine": "fusd"},
-            "engine: input should be 'auto', 'fused' or 'torch', got 'fusd' (did you",
-        ),
-        (train, {"config": "two_moons"}, "config: expected a run, got 'two_moons' (make it with run_config)"),
-        (train, {"db": 3}, "db: input should be a valid string, got 3"),
-        (train, {"retrain": "yes"}, "retrain: input should be a valid boolean, got 'yes'"),
-        (
-            train,
-            {"observer": print},
-            "observer: input should be an instance of Observer, got <built-in",
-        ),
-        (run_sweep, {"sweep": 5}, "sweep: expected the path or name of a sweep, or the result of read_sweep, got 5"),
-        (run_sweep, {"retry": "no"}, "retry: input should be 'failed', 'diverged' or 'all', got 'no'"),
-        (run_sweep, {"jobs": 0}, "jobs: input should be greater than or equal to 1, got 0"),
-        (run_sweep, {"jobs": True}, "jobs: input should be a valid integer, got True"),
-        (run_sweep, {"max_failures": 1.5}, "max_failures: input should be a valid integer, got 1.5"),
-        (run_sweep, {"dask": 8786}, "dask: input should be a valid string, got 8786"),
-    ],
-)
-def test_wrong_arguments_are_refused_in_one_line_before_the_database_is_made(tmp_path, call, settings, message):
-    first = {train: {"config": CONFIG}, run_sweep: {"sweep": "two_moons"}}[call]
+CALLS = {"train": (train, {"config": CONFIG}), "run_sweep": (run_sweep, {"sweep": "two_moons"})}
+REFUSED = [(name, *case) for name in CALLS for case in case_table("wrong_calls")[name]]
+
+
+@pytest.mark.parametrize(("name", "settings", "message"), REFUSED)
+def test_wrong_arguments_are_refused_in_one_line_before_the_database_is_made(tmp_path, name, settings, message):
+    call, first = CALLS[name]
     with pytest.raises(ConfigError) as caught:
         call(**{**first, "db": tmp_path / "runs.db", **settings})
     assert str(caught.value).startswith(message)

@@ -1,10 +1,9 @@
 """What a sweep file says, the plan of its runs, and one line for each error: file, line, column and key."""
 
 import hashlib
-from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
+from case_tables import case_table
 from sweep_specs import GOOD, error_of, grid_text, read_text, sweep_file, sweep_spec, sweep_text
 
 from idwbench import Results, run_config, run_sweep
@@ -167,7 +166,7 @@ def search(objective="validation_accuracy", block=RANGE, data=MOONS, n="trials: 
     return sweep_text(data, block, sampler=f"{{optuna: tpe, {n}, objective: {objective}}}")
 
 
-TABLE = YAML(typ="safe").load(Path(__file__).parents[1] / "assets" / "wrong_sweeps.yaml")
+TABLE = case_table("wrong_sweeps")
 # Of a good sweep, one text in place of another.
 CHANGED = [
     *TABLE["changed"],
