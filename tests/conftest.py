@@ -1,12 +1,17 @@
+import builtins
 import gc
 import os
 import sys
 from pathlib import Path
 
+import jaxtyping
 import pytest
 
 # Read when a library is loaded: the suite's processes share the cores, and on tiny arrays threads only wait.
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
+
+# Only tests check the shapes in signatures; the package imports no checker, so that its modules lack the name.
+builtins.Float = jaxtyping.Float  # type: ignore[attr-defined]
 
 sys.path.append(str(Path(__file__).parents[1]))  # the tests of the benchmarks import them
 

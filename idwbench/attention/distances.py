@@ -4,9 +4,15 @@ Shapes: inputs (…, batch, features), keys (…, prototypes, features), results
 runs.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import torch
-from jaxtyping import Float
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 __all__ = ["distances_by_product", "squared_distances", "stacked_product"]
 

@@ -1,12 +1,13 @@
 """From scores to weights to outputs: the forward pass."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from idwbench.attention.distances import stacked_product
@@ -15,6 +16,9 @@ from idwbench.attention.records import Method, ParameterValue, Weighting
 from idwbench.attention.scores import DistanceScore, get_method
 from idwbench.attention.weightings import WEIGHTINGS, get_weighting
 from idwbench.errors import ConfigError
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 __all__ = ["apply_weighting", "attend", "attention_weights", "prototype_logits", "scores"]
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -18,6 +17,8 @@ from idwbench.attention.records import Method, ParameterValue
 from idwbench.errors import IdwbenchError, TrainingError
 
 if TYPE_CHECKING:
+    from jaxtyping import Float
+
     from idwbench.results.records import StoredRun
     from idwbench.results.store import Results
 

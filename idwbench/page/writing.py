@@ -14,7 +14,6 @@ import idwbench
 from idwbench.claims.verdicts import claims_table, judge_claims
 from idwbench.figures.style import CLASS_COLOURS
 from idwbench.files import check_output, write_file
-from idwbench.machine import require_package
 from idwbench.page.groups import RunGroup, choose_grid, choose_runs, find_groups, leaderboard_part, rank_settings
 from idwbench.page.parts import Part, sentences, size_of, table_data
 from idwbench.results.store import Results
@@ -22,7 +21,6 @@ from idwbench.results.store import Results
 __all__ = ["TOP", "PageContent", "page_content", "write_page"]
 
 TOP = 500  # rows of a leaderboard
-_EXTRA = {"altair": "html", "jinja2": "html", "vl_convert": "html"}
 _MOST_RUNS_FOR_CLAIMS = 50_000
 _BUDGET = 3_600_000  # characters of the sections of all groups, so that a page stays below 5 MB
 _HEAD = 20  # rows of the leaderboards beyond it
@@ -85,11 +83,8 @@ def write_page(
 
     Raises:
         ConfigError: unknown name, method or metric, or no run is left.
-        OutputError: a package of the extra ``html`` is missing, the file exists and may not be overwritten, or it
-            cannot be written.
+        OutputError: the file exists and may not be overwritten, or it cannot be written.
     """
-    for package, extra in _EXTRA.items():
-        require_package(package, extra)
     target = Path(path)
     check_output(target, overwrite=overwrite)
     content = page_content(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -164,7 +165,10 @@ def prepare_engines(configs: Sequence[RunConfig], context: Context) -> str:
         from idwbench.training import fused_engine
 
         if fused_engine.needs_compiling():
-            context.report("compiling kernels, which takes some seconds and is done once")
+            context.report("compiling kernels, which is done once on this machine")
+            started = time.monotonic()
+            fused_engine.prepare()
+            context.report(f"compiled in {time.monotonic() - started:.0f} s")
         fused_engine.prepare()
     if len(methods) == 1:
         return f"engine: {next(iter(methods))}"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
@@ -24,6 +24,9 @@ from idwbench.runs.protocol import learning_rate
 from idwbench.runs.results import CurvePoint, RunResult
 from idwbench.training.engine import Context, Engine, Fitted, batch_order, check_stack, run_result
 from idwbench.training.optimizers import OptimizerStep, clip_gradients
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 __all__ = ["ENGINES", "TorchStack", "resolve_device", "sample_losses", "torch_environment"]
 
