@@ -39,6 +39,28 @@ OPTIONS = {
     ),
 }
 
+_FOR_LEADERBOARDS = {"only with --leaderboard": ("top", "best_over")}
+_FOR_SPLITS = {"only with --leaderboard or --by-dataset": ("split",)}
+_OPTIONS_OF_REPORTS = (
+    *("metric", "interval", "by_dataset", "split", "top", "format", "best_over", "measure", "output", "method"),
+    *("prototypes", "capacity"),
+)
+# By what is printed: the options that would be ignored, by the reason.
+_REFUSED: dict[str, dict[str, tuple[str, ...]]] = {
+    "contents": {"only with --table or --leaderboard": _OPTIONS_OF_REPORTS},
+    "leaderboard": {
+        "cannot be combined with --leaderboard": ("table",),
+        "only with --table": ("by_dataset", "capacity"),
+    },
+    "by_dataset": {**_FOR_LEADERBOARDS, "cannot be combined with --by-dataset": ("interval",)},
+    "capacity": {
+        **_FOR_LEADERBOARDS,
+        "cannot be combined with --capacity": ("metric", "interval", "by_dataset"),
+        **_FOR_SPLITS,
+    },
+    "table": {**_FOR_LEADERBOARDS, **_FOR_SPLITS},
+}
+
 
 def report(
     table: str | None = None,
@@ -67,15 +89,13 @@ def report(
     sweep and a data set share means the sweep. If all runs are multilayer perceptrons, a table without --metric and
     --interval shows to which class each layer attends.
     """
-    ranked = leaderboard is not None
-    if not ranked and table is None:
-        problem = "only with --table or --leaderboard"
-        refuse(problem, metric=metric, interval=interval, by_dataset=by_dataset, split=split, top=top, format=format)
-        refuse(problem, best_over=best_over, measure=measure, output=output, method=method, prototypes=prototypes)
-        refuse(problem, capacity=capacity)
+    given: dict[str, Any] = dict(locals())
+    ranked, of_table = leaderboard is not None, "capacity" if capacity else "by_dataset" if by_dataset else "table"
+    mode = "leaderboard" if ranked else "contents" if table is None else of_table
+    for problem, names in _REFUSED[mode].items():
+        refuse(problem, **{name: given[name] for name in names})
+    if mode == "contents":
         return _print_contents(db, json)
-    given = {"metric": metric, "interval": interval, "by_dataset": by_dataset, "capacity": capacity, "split": split}
-    _check_combinations(ranked, **given, table=table, top=top, best_over=best_over)
     table_format = check_format(format, output, json)
     from idwbench.cli import quality
     from idwbench.report.capacity_slopes import capacity_tables
@@ -99,25 +119,6 @@ def report(
         else:
             tables = [*report_tables(runs, metric, split, by_dataset=by_dataset, intervals=interval)]
     write_tables(tables, table_format, output, force=force)
-
-
-def _check_combinations(ranked: bool, **given: Any) -> None:
-    """Raise a usage error for options of which one forbids the other."""
-
-    def some(*names: str) -> dict[str, Any]:
-        return {name: given[name] for name in names}
-
-    if ranked:
-        refuse("cannot be combined with --leaderboard", **some("table"))
-        refuse("only with --table", **some("by_dataset", "capacity"))
-        return
-    refuse("only with --leaderboard", **some("top", "best_over"))
-    if given["by_dataset"]:
-        refuse("cannot be combined with --by-dataset", **some("interval"))
-    else:
-        refuse("only with --leaderboard or --by-dataset", **some("split"))
-    if given["capacity"]:
-        refuse("cannot be combined with --capacity", **some("metric", "interval", "by_dataset"))
 
 
 def _print_contents(db: str, as_json: bool) -> None:

@@ -51,7 +51,9 @@ class PrototypesConfig(ModelSettings):
     @property
     def parameters_label(self) -> str:
         """Label of the parameters in tables: ``p=2, ε=0.001``."""
-        record = self.method_record if self.method in METHODS else None
+        record = METHODS.get(self.method)  # None for a method of a plugin that is not loaded
+        if record is not None and self.weighting is not None:
+            record = self.method_record
         words = [self.weighting or "", parameters_label(record, self.parameters)]
         if self.initialisation != "default":
             words.append(f"initialisation {self.initialisation}")
