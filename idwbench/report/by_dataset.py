@@ -50,23 +50,17 @@ def by_dataset(sections: Sequence[Section], split: str | None = None) -> tuple[T
     split = chosen_split((row for section in sections for row in section.rows), metric, split)
     models = list({row.model.identity(): row for section in sections for row in section.rows}.values())
     headers = section_headers(sections)
-    by_model = [{row.model.identity(): row.statistics.get(split) for row in section.rows} for section in sections]
-    measured = [[own.get(row.model.identity()) for row in models] for own in by_model]
-    cells = [
-        (place, {split: replace(one, interval=None)} if one else {})
-        for place, column in enumerate(measured)
-        for one in column
-    ]
-    compared, tests = compare(cells, metric)
-    size = len(models)
-    marked = {
-        header: [by_split.get(split) for by_split in compared[place * size : (place + 1) * size]]
-        for place, header in enumerate(headers)
-    }
-    columns = [*statistic_columns(metric, marked, headers)]
+    by_model: dict[str, dict[str, Statistic]] = {row.model.identity(): {} for row in models}
+    for header, section in zip(headers, sections, strict=True):
+        for row in section.rows:
+            if split in row.statistics:
+                by_model[row.model.identity()][header] = replace(row.statistics[split], interval=None)
+    compared, tests = compare([(None, by_header) for by_header in by_model.values()], metric)
+    measured = {header: [by_header.get(header) for by_header in compared] for header in headers}
+    columns = [*statistic_columns(metric, measured, headers)]
     parts = [columns[start : start + _COLUMNS_OF_A_TABLE] for start in range(0, len(columns), _COLUMNS_OF_A_TABLE)]
     if len(sections) > 1:
-        parts[-1].append(Column("rank", "mean rank", _ranks(measured, metric), numeric=True))
+        parts[-1].append(Column("rank", "mean rank", _ranks([*measured.values()], metric), numeric=True))
     counts = Column("prototypes", "prototypes", [str(row.model.prototypes or MISSING) for row in models], numeric=True)
     first = nonempty([*row_columns(models, *MODEL_COLUMNS[:2]), counts])
     tables = [

@@ -12,15 +12,14 @@ that the capacity grows as √d but for a logarithm.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from idwbench.report.labels import range_label
 from idwbench.report.lookups import (
     Capacities,
-    CapacityFit,
     capacity_table,
     fit_capacity,
     items_label,
@@ -41,52 +40,18 @@ _NOTES = (
     "by theory: for a softmax of idw, if all weights had the ratio of mean distances. b is that between both ends; it "
     "tends to ½ as d grows.",
 )
+# By header: the numbers of a slope, and how each is shown.
+_COLUMNS: tuple[tuple[str, tuple[str, ...], Callable[[Any], str]], ...] = (
+    ("dimensions", ("from_dimensions", "to_dimensions"), str),
+    ("items", ("from_items", "to_items"), items_label),
+    ("slope b", ("slope",), "{:.2f}".format),
+    ("95 % interval", ("slope_low", "slope_high"), "{:.2f}".format),
+    ("items by theory", ("expected_from_items", "expected_to_items"), items_label),
+    ("b by theory", ("expected_slope",), "{:.2f}".format),
+)
 # Points of the distribution of the norm of a value.
 _QUANTILES = 400
 _MOST_ITEMS = 1e9
-
-
-class _Slope(NamedTuple):
-    """The power law of one model in a part of the dimensions; None if too few of them can be fitted.
-
-    Attributes:
-        dimensions: The outer ones: those that are fitted, or those of the part.
-        expected: The items that theory says at these, or None.
-    """
-
-    of: Capacities
-    dimensions: tuple[int, int]
-    fit: CapacityFit | None
-    expected: tuple[float, float] | None
-
-    @property
-    def items(self) -> tuple[float, float] | None:
-        """The items of the law at the outer dimensions."""
-        if self.fit is None:
-            return None
-        first, last = predicted_capacity(self.fit, self.dimensions).tolist()
-        return first, last
-
-    @property
-    def expected_exponent(self) -> float | None:
-        """The exponent that theory says between the outer dimensions."""
-        if self.expected is None:
-            return None
-        (first, last), (low, high) = self.expected, self.dimensions
-        return math.log(last / first) / math.log(high / low)
-
-    def record(self) -> dict[str, Any]:
-        """Return its numbers with full precision."""
-        fit = self.fit
-        low, high = (None, None) if fit is None else fit.interval
-        return {
-            **{"model": self.of.of.label, "data": self.of.of.data, "n": fit and fit.n_seeds},
-            **dict(zip(("from_dimensions", "to_dimensions"), self.dimensions, strict=True)),
-            **dict(zip(("from_items", "to_items"), self.items or (None, None), strict=True)),
-            **{"slope": fit and fit.exponent, "slope_low": low, "slope_high": high},
-            **dict(zip(("expected_from_items", "expected_to_items"), self.expected or (None, None), strict=True)),
-            "expected_slope": self.expected_exponent,
-        }
 
 
 def capacity_tables(runs: Iterable[StoredRun], threshold: float = 0.99) -> tuple[Table, Table]:
@@ -102,30 +67,22 @@ def capacity_tables(runs: Iterable[StoredRun], threshold: float = 0.99) -> tuple
 def slopes_table(capacities: Sequence[Capacities]) -> Table:
     """Return the table of power laws below and above the middle dimension, the geometric mean of the outer ones."""
     slopes = [slope for each in capacities for slope in _slopes(each)]
-    data = [slope.of.of.data for slope in slopes]
-    intervals = [None if slope.fit is None else slope.fit.interval for slope in slopes]
-    columns = [
-        Column("model", "model", [slope.of.of.label for slope in slopes]),
-        *([Column("data", "data", data)] if len(set(data)) > 1 else []),
-        Column(
-            "dimensions", "dimensions", [f"{low} to {high}" for low, high in (slope.dimensions for slope in slopes)]
-        ),
-        _numbers("items", [_range(slope.items) for slope in slopes]),
-        _numbers("slope b", [MISSING if slope.fit is None else f"{slope.fit.exponent:.2f}" for slope in slopes]),
-        _numbers(
-            "95 % interval", [MISSING if pair is None else f"{pair[0]:.2f} to {pair[1]:.2f}" for pair in intervals]
-        ),
-        _numbers("items by theory", [_range(slope.expected) for slope in slopes]),
-        _numbers("b by theory", [_exponent(slope.expected_exponent) for slope in slopes]),
-    ]
-    counts = {slope.fit.n_seeds for slope in slopes if slope.fit is not None}
+    data = [slope["data"] for slope in slopes]
+    is_one = len(set(data)) == 1
+    columns = [Column("model", "model", [slope["model"] for slope in slopes])]
+    columns += [] if is_one else [Column("data", "data", data)]
+    for header, names, label in _COLUMNS:
+        known = [[slope[name] for name in names] for slope in slopes]
+        texts = [MISSING if None in values else " to ".join(map(label, values)) for values in known]
+        columns.append(Column(header, header, texts, numeric=header != "dimensions"))
+    counts = {slope["n"] for slope in slopes} - {None}
     return Table(
-        "Slopes of the capacity" + (f" · {data[0]}" if len(set(data)) == 1 else ""),
+        "Slopes of the capacity" + (f" · {data[0]}" if is_one else ""),
         nonempty(columns),
-        tuple((slope.of.of.label, slope.of.of.data) for slope in slopes),
+        tuple((slope["model"], slope["data"]) for slope in slopes),
         f"Power laws a · d^b{f' over {range_label(counts)} seeds' if counts else ''}, and the items at both ends.",
         notes=_NOTES,
-        records=lambda: [slope.record() for slope in slopes],
+        records=lambda: slopes,
     )
 
 
@@ -150,26 +107,28 @@ def expected_capacity(model: ModelConfig, data: LookupConfig, dimensions: int, t
     return math.exp(brentq(missing, *ends)) if missing(ends[0]) > 0 > missing(ends[1]) else None
 
 
-def _slopes(each: Capacities) -> Iterator[_Slope]:
-    """Yield the laws of one model below and above the middle of its dimensions, which belongs to both."""
+def _slopes(each: Capacities) -> Iterator[dict[str, Any]]:
+    """Yield the laws of one model below and above the middle of its dimensions, which belongs to both.
+
+    The dimensions are the outer ones of those that are fitted, or of the part. What too few dimensions can be fitted
+    for, and what the theory does not say, is None.
+    """
     dimensions = sorted(each.by_dimensions)
     if len(dimensions) < 2:
         return
     middle = min(dimensions, key=lambda d: abs(math.log(d * d / (dimensions[0] * dimensions[-1]))))
     for part in ([d for d in dimensions if d <= middle], [d for d in dimensions if d >= middle]):
         fit = fit_capacity({d: each.by_dimensions[d] for d in part}, ("power",))
-        ends = (part[0], part[-1]) if fit is None else (fit.dimensions[0], fit.dimensions[-1])
-        first, last = (expected_capacity(each.of.model, each.of.config, d, each.threshold) for d in ends)
-        yield _Slope(each, ends, fit, None if first is None or last is None else (first, last))
-
-
-def _numbers(header: str, texts: Sequence[str]) -> Column:
-    return Column(header, header, texts, numeric=True)
-
-
-def _range(ends: tuple[float, float] | None) -> str:
-    return MISSING if ends is None else " to ".join(map(items_label, ends))
-
-
-def _exponent(value: float | None) -> str:
-    return MISSING if value is None else f"{value:.2f}"
+        low, *_, high = part if fit is None else fit.dimensions
+        items = (None, None) if fit is None else predicted_capacity(fit, (low, high)).tolist()
+        bounds = (None, None) if fit is None else fit.interval
+        first, last = (expected_capacity(each.of.model, each.of.config, d, each.threshold) for d in (low, high))
+        is_expected = first is not None and last is not None
+        yield {
+            **{"model": each.of.label, "data": each.of.data, "n": fit and fit.n_seeds},
+            **{"from_dimensions": low, "to_dimensions": high, "from_items": items[0], "to_items": items[1]},
+            **{"slope": fit and fit.exponent, "slope_low": bounds[0], "slope_high": bounds[1]},
+            "expected_from_items": first if is_expected else None,
+            "expected_to_items": last if is_expected else None,
+            "expected_slope": math.log(last / first) / math.log(high / low) if first and last else None,
+        }

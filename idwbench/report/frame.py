@@ -25,7 +25,6 @@ from idwbench.results.records import RESULT_STATES, StoredRun
 from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.metrics import HEADLINES, METRICS
-from idwbench.runs.settings import Settings
 
 __all__ = [
     "Row",
@@ -100,15 +99,17 @@ def run_table(runs: Runs) -> pandas.DataFrame:
 
         runs = runs_frame(runs)
     settings = runs.drop_duplicates("setting").set_index("setting").config
-    facts = {
+    facts: dict[str, Any] = {
         "kind": [config.model.kind for config in settings],
         "headline": [HEADLINES[config.dataset.task].name for config in settings],
         "is_deterministic": [config.model.is_deterministic for config in settings],
         "data_seed": [config.dataset.seed for config in settings],
-        "data_without_seed": _numbers((config.dataset for config in settings), "path", "seed"),
-        "model": _numbers(config.model for config in settings),
-        "protocol": _numbers(config.protocol for config in settings),
+        "data_without_seed": [config.dataset.identity("path", "seed") for config in settings],
+        "model": [config.model.identity() for config in settings],
+        "protocol": [config.protocol.identity() for config in settings],
     }
+    for name in ("data_without_seed", "model", "protocol"):  # numbers, in place of texts that the table repeats
+        facts[name] = pandas.factorize(pandas.Series(facts[name], dtype=object))[0]
     types = {"is_deterministic": bool, "data_seed": int}
     table = runs.join(pandas.DataFrame(facts, index=settings.index).astype(types), on="setting")
     if table.is_deterministic.any():
@@ -121,17 +122,6 @@ def run_table(runs: Runs) -> pandas.DataFrame:
     table["replicate"] = table.data_seed.where(is_pooled, table.seed)
     table["row"] = table.groupby(["data", "model", "protocol"], sort=False).ngroup()
     return table
-
-
-def _numbers(several: Iterable[Settings], *without: str) -> list[int]:
-    """Return a number for each of several settings; those that are equal, but for the ones in `without`, share it."""
-    numbers: list[int] = []
-    places: dict[str, int] = {}
-    for settings in several:
-        known = ((name, value) for name, value in settings if name not in without)
-        text = str([(name, sorted(value.items()) if isinstance(value, dict) else value) for name, value in known])
-        numbers.append(places.setdefault(text, len(places)))
-    return numbers
 
 
 def _replicates(table: pandas.DataFrame) -> pandas.Series[Any]:

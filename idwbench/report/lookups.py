@@ -18,6 +18,7 @@ from statistics import geometric_mean
 from typing import Any, Literal
 
 import numpy as np
+import pandas
 from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
@@ -46,6 +47,7 @@ __all__ = [
 
 Law = Literal["power", "exponential"]
 LAWS: tuple[Law, ...] = ("power", "exponential")
+_LAW_HEADERS = ("law", "95 % interval of b", "R² (power, exponential)")
 _RESAMPLES = 2000
 _FEWEST_DIMENSIONS = 3
 
@@ -213,17 +215,15 @@ def lookup_capacities(runs: Iterable[StoredRun], threshold: float = 0.99) -> lis
     """
     found = []
     for each in lookup_runs(runs):
-        recalls: dict[int, dict[int, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
-        for d, items in each.runs:
-            for seed, value in each.values("recall", d, items).items():
-                recalls[d][seed][items] = value
+        sizes = {d: each.items(d) for d in each.dimensions}
         # With fewer numbers of items, in an unfinished sweep, recall would be interpolated over a gap.
-        most = max(len(each.items(d)) for d in each.dimensions)
-        by_dimensions = {
-            d: {seed: capacity(own, threshold) for seed, own in recalls[d].items() if len(own) == most}
-            for d in each.dimensions
-            if len(each.items(d)) == most
-        }
+        most = max(map(len, sizes.values()))
+        by_dimensions = {}
+        for d in (d for d, items in sizes.items() if len(items) == most):
+            recalls = pandas.DataFrame(
+                {n: each.values("recall", d, n) for n in sizes[d]}
+            ).dropna()  # a row for each seed
+            by_dimensions[d] = {seed: capacity(own, threshold) for seed, own in recalls.to_dict("index").items()}
         found.append(Capacities(each, threshold, by_dimensions, fit_capacity(by_dimensions)))
     return found
 
@@ -239,10 +239,8 @@ def capacity_table(capacities: Sequence[Capacities]) -> Table:
             Column(f"d={d}", f"d={d}", [_cell(each.by_dimensions.get(d, {})) for each in capacities], numeric=True)
             for d in dimensions
         ),
-        Column("law", "law", [MISSING if fit is None else law_label(fit) for fit in fits]),
-        Column("interval", "95 % interval of b", [*map(_interval_label, fits)]),
-        Column("r_squared", "R² (power, exponential)", [*map(_r_squared_label, fits)]),
     ]
+    columns += [Column(header, header, own) for header, *own in zip(_LAW_HEADERS, *map(_law_cells, fits), strict=True)]
     threshold = capacities[0].threshold if capacities else 0.99
     counts = {len(own) for each in capacities for own in each.by_dimensions.values()}
     seeds = f"{range_label(counts)} seeds" if counts else ""
@@ -286,12 +284,9 @@ def items_label(value: float) -> str:
     return f"{value:,.0f}" if value >= 10 else plain_value(round(value, 1))
 
 
-def _interval_label(fit: CapacityFit | None) -> str:
+def _law_cells(fit: CapacityFit | None) -> tuple[str, str, str]:
+    """Return a law, the interval of its exponent, and the R² of both laws."""
     if fit is None:
-        return MISSING
-    digits = 2 if fit.law == "power" else 3
-    return " to ".join(f"{bound:.{digits}f}" for bound in fit.interval)
-
-
-def _r_squared_label(fit: CapacityFit | None) -> str:
-    return MISSING if fit is None else ", ".join(f"{value:.3f}" for value in fit.r_squared.values())
+        return MISSING, MISSING, MISSING
+    interval = " to ".join(f"{bound:.{2 if fit.law == 'power' else 3}f}" for bound in fit.interval)
+    return law_label(fit), interval, ", ".join(f"{value:.3f}" for value in fit.r_squared.values())

@@ -42,9 +42,10 @@ _PAUSE_SECONDS = 0.005
 _EXPECTED = "expected the path of a file, sqlite:///… or postgresql://…"
 _SEPARATORS = tuple(filter(None, ("/", os.sep, os.altsep)))
 _PACKAGES = {"psycopg": "'idwbench[postgres]'", "psycopg2": "psycopg2-binary"}
+_LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED")  # SQLite gave up waiting
 # PostgreSQL's codes (https://www.postgresql.org/docs/current/errcodes-appendix.html).
 _CONFLICTS = ("40001", "40P01", "55P03")  # a failed serialisation, a deadlock, a lock that is not available
-_DISK_FULL = "53100"
+_DISK_FULL = ("53100", "SQLITE_FULL")
 _WRONG_DATA = "22"  # the class of values that a column cannot hold
 _REFUSED = ("25006", "42501")  # a read-only transaction or server, and a role without the privilege
 
@@ -76,9 +77,9 @@ class Database:
         Raises:
             ResultsError: not a valid path or URL, neither SQLite nor PostgreSQL, in memory, or the driver is missing.
         """
-        for is_wrong, problem in ((not db.strip(), "is empty"), ("\0" in db, "has a NUL character")):
-            if is_wrong:
-                raise ResultsError(f"the name of the database {problem}", hint=_EXPECTED)
+        if not db.strip() or "\0" in db:
+            problem = "has a NUL character" if db.strip() else "is empty"
+            raise ResultsError(f"the name of the database {problem}", hint=_EXPECTED)
         place = _url(db) if "://" in db else _file(db)
         if not isinstance(place, Path):
             label = place.render_as_string(hide_password=True)
@@ -175,7 +176,7 @@ class Database:
                 return
             except ResultsError as error:
                 # SQLite does not wait if two processes change the mode at the same time.
-                if not _is_locked(error.__cause__) or time.monotonic() > deadline:
+                if not _code(error.__cause__).startswith(_LOCKED) or time.monotonic() > deadline:
                     raise
             time.sleep(0.02)
 
@@ -295,9 +296,9 @@ def to_json(value: Any) -> str:
 
 def explained(error: BaseException | None) -> str:
     """Return the message of a driver's error as one line."""
-    if _sqlite_code(error) == sqlite3.SQLITE_NOTADB:
+    if _code(error) == "SQLITE_NOTADB":
         return "this file is not an SQLite database"
-    if _is_locked(error):
+    if _code(error).startswith(_LOCKED):
         return f"another process has kept the database locked for {BUSY_TIMEOUT_SECONDS:g} seconds; try again"
     line = (str(error).strip() or type(error).__name__).splitlines()[0]
     return f"cannot be used: {line}" if _code(error) in _REFUSED else line
@@ -312,25 +313,15 @@ def _is_programming_error(error: DBAPIError) -> bool:
 
 
 def _is_full(error: BaseException | None, path: Path | None) -> bool:
-    code = _sqlite_code(error)
-    if code == sqlite3.SQLITE_IOERR and path is not None:  # such as the files beside a database
+    if path is not None and _code(error).startswith("SQLITE_IOERR"):  # such as the files beside a database
         try:
             return os.statvfs(path.parent).f_bavail == 0
         except (OSError, AttributeError):
             return False
-    return code == sqlite3.SQLITE_FULL or _code(error) == _DISK_FULL
-
-
-def _is_locked(error: BaseException | None) -> bool:
-    """Return whether SQLite gave up waiting for a lock."""
-    return _sqlite_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-
-
-def _sqlite_code(error: BaseException | None) -> int:
-    """Return SQLite's primary error code, the lowest byte of the extended code; 0 for other errors."""
-    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+    return _code(error) in _DISK_FULL
 
 
 def _code(error: BaseException | None) -> str:
-    """Return PostgreSQL's error code, or an empty string."""
-    return str(getattr(error, "sqlstate", None) or getattr(error, "pgcode", None) or "")
+    """Return PostgreSQL's error code, or the name of SQLite's; or an empty string."""
+    names = ("sqlite_errorname", "sqlstate", "pgcode")
+    return str(next(filter(None, (getattr(error, name, None) for name in names)), ""))

@@ -188,15 +188,15 @@ def test_a_damaged_lease_is_taken_over(store, db, make_config):
 @pytest.mark.parametrize(
     ("code", "free", "kind"),
     [
-        (sqlite3.SQLITE_FULL, 10, DatabaseFullError),
-        (sqlite3.SQLITE_IOERR_WRITE, 0, DatabaseFullError),
-        (sqlite3.SQLITE_IOERR_WRITE, 10, ResultsError),
+        ("SQLITE_FULL", 10, DatabaseFullError),
+        ("SQLITE_IOERR_WRITE", 0, DatabaseFullError),
+        ("SQLITE_IOERR_WRITE", 10, ResultsError),
     ],
 )
 def test_an_error_of_writing_on_a_full_disk_is_a_full_disk(store, db, monkeypatch, code, free, kind):
     monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=free))
     failure = sqlite3.OperationalError("disk I/O error")
-    failure.sqlite_errorcode = code
+    failure.sqlite_errorname = code
     event.listen(store._database.engine, "do_execute", Mock(side_effect=failure))
     with pytest.raises(ResultsError) as caught, store._database.write():
         pass
