@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from case_tables import case_table
 
 import idwbench
 from idwbench.cli.app import COMMANDS, RUNS
@@ -51,30 +52,7 @@ def test_each_module_declares_what_is_public_and_documents_it():
         assert not [word for word in set(module.__all__) & is_own.keys() if not inspect.getdoc(is_own[word])], name
 
 
-HEAVY = "torch matplotlib alembic sklearn scipy numba pandas safetensors psutil"
-NO_MODELS = "typer matplotlib pandas sklearn alembic numba"
-# One interpreter imports these in order: what one loads, all after it are allowed too.
-ROOMS = [
-    ("idwbench", "pydantic numpy torch sqlalchemy typer matplotlib pandas sklearn scipy numba rich"),
-    ("idwbench.sweep.spec", "torch sqlalchemy matplotlib sklearn scipy numba pandas"),
-    ("idwbench.sweep.execution", "numpy urllib.request torch matplotlib alembic sklearn scipy numba pandas"),
-    ("idwbench.results.store", HEAVY),
-    ("idwbench.attention.weightings, idwbench.models.modules", NO_MODELS),
-    ("idwbench.models.repair, idwbench.models.saved_model", NO_MODELS),
-    ("idwbench.explanations.explain, idwbench.explanations.training_data", NO_MODELS),
-]
-# Reports stand on a table of pandas.
-REPORTS = [
-    ("idwbench.report.render, idwbench.report.selection", "torch matplotlib alembic sklearn scipy numba safetensors"),
-    ("idwbench.claims.verdicts", "torch matplotlib alembic sklearn scipy numba safetensors"),
-]
-# Two Moons, a fit by scikit-learn, and the reading of its run.
-USES = [
-    ("idwbench.data.loading.load_dataset(idwbench.runs.datasets.TwoMoonsConfig())", "sklearn scipy pandas torch"),
-    ("idwbench.train(idwbench.run_config('iris', kind='scikit_learn', method='knn'), 'a.db')", "torch numba"),
-    ("(a := idwbench.results.store.Results('a.db')).pending([one.run_key for one in a.find_runs()])", HEAVY),
-    ("idwbench.results.store.Results('a.db', read_only=True).list_sweeps()", HEAVY),
-]
+STRUCTURE = case_table("structure")
 PROGRAM = """
 import json, sys
 for statement, forbidden in json.loads(sys.argv[1]):
@@ -85,9 +63,7 @@ for statement, forbidden in json.loads(sys.argv[1]):
 
 @pytest.mark.slow
 def test_a_room_loads_no_more_than_it_needs_and_a_use_neither(tmp_path):
-    imports = [[(f"import {names}", forbidden) for names, forbidden in rooms] for rooms in (ROOMS, REPORTS)]
-    modules = "idwbench.data.loading, idwbench.results.store"
-    for statements in (*imports, *([(f"import {modules}", ""), use] for use in USES)):
+    for statements in STRUCTURE["loads"].values():
         program = [sys.executable, "-c", PROGRAM, json.dumps(statements)]
         result = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=True)
         assert result.stdout.splitlines() == ["[]"] * len(statements), statements
@@ -137,31 +113,9 @@ def mentioning(word):
     return {path.relative_to(PACKAGE).as_posix() for path in FILES if word in {path.stem, *words(path)}}
 
 
-# What repeats the paper of other authors names their methods and figures too; adding another does not touch it.
-PUBLISHED = {
-    "report/references.py",
-    "claims/formulas.py",
-    "figures/formulas.py",
-    "publications/family.py",
-    "publications/paper.py",
-    "estimators/drawing.py",  # shows the prototypes of an estimator as that figure does
-}
-SCORES = {"attention/scores.py", "training/kernels/scores.py"}
-
-
-@pytest.mark.parametrize(
-    ("kind", "word", "files"),
-    [
-        ("a score with a kernel", "sigma_squared", SCORES),
-        ("a metric", "r2", {"runs/metrics.py"}),
-        ("a data set", "diabetes", {"runs/datasets.py", "data/synthetic.py"}),
-        ("a data set that is drawn", "hastie_10_2", {"runs/datasets.py", "data/synthetic.py"}),
-        ("a figure", "draw_keys", {"figures/keys.py"}),
-        ("the name of a figure", "prototypes_needed", {"figures/prototypes_needed.py"}),
-    ],
-)
+@pytest.mark.parametrize(("kind", "word", "files"), STRUCTURE["touched"])
 def test_the_files_to_touch_are_those_of_the_design_page(kind, word, files):
-    assert mentioning(word) - PUBLISHED == files, kind
+    assert mentioning(word) - {*STRUCTURE["published"]} == {*files}, kind
 
 
 @pytest.mark.parametrize("option", ["momentum", "weight_decay", "gradient_clip", "warmup_epochs"])

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 import typer
 import typer.cli
+from case_tables import case_table
 from rich.console import Console
 from rich.text import Text
 from typed import SMALL_SWEEP
@@ -281,22 +282,8 @@ def test_a_shell_is_offered_commands_options_names_and_files(tmp_path, monkeypat
         Path(name).touch()
     moons = run_config("two_moons", prototypes=2)
     Results(tmp_path / "results.db").register_sweep("moons_of_mine", "", "", [moons])
-    for line, words in {
-        "pat": ["patch"],
-        "sweep --dr": ["--dry-run"],
-        "sweep two_": ["two_moons", "two_moons_power", "two_folder/", "two_mine.yaml"],
-        "sweep two_folder/": ["two_folder/inside.yml"],
-        "sweep absent/x": [],
-        "sweep two_folder/../two_m": ["two_folder/../two_mine.yaml"],
-        f"sweep {tmp_path}/two_m": [f"{tmp_path}/two_mine.yaml"],
-        "train --dataset di": ["diabetes", "digits"],
-        "train --dataset csv": [],
-        "train --method id": ["idw"],
-        "figure key": ["key_history", "keys", "keys_nearest"],
-        "report --db results.db --table mo": ["moons_of_mine"],
-        "report --db results.db --table two": ["two_moons"],
-        "report --db absent.db --table two": [],
-    }.items():
+    for line, words in case_table("completions").items():
+        line = line.replace("FOLDER", str(tmp_path))
         typed = {"COMP_WORDS": f"idwbench {line}", "COMP_CWORD": str(1 + line.count(" "))}
         done = CliRunner().invoke(app, [], env={"_IDWBENCH_COMPLETE": "complete_bash", **typed})
-        assert done.output.split() == words, line
+        assert done.output.split() == [word.replace("FOLDER", str(tmp_path)) for word in words], line

@@ -7,35 +7,14 @@ import onnxruntime
 import torch
 from array_models import saved_array_model
 from blob_data import make_dataset, make_regression
+from case_tables import case_table
 
 from idwbench.data.dataset import Scaling
 from idwbench.models.initialisation import learned_arrays
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.runs.config import run_config
 
-METHODS = [
-    ("fc_relu", {}),
-    ("idw", {"power": 2, "weighting": "relu"}),
-    ("fc_relu", {"weighting": "softmax"}),
-    ("additive", {"form": "tanh", "hidden": 4}),
-    ("additive", {"form": "linear", "hidden": 2}),
-    ("scaled_dot", {"scale": "features"}),
-    ("scaled_dot", {"scale": "prototypes"}),
-    ("cosine", {"temperature": 0.1}),
-    ("neg_dist", {"power": 2}),
-    ("neg_dist", {"power": 7.5}),
-    ("gaussian", {"sigma_squared": 0.5}),
-    ("inv_dist", {"power": 2, "epsilon": 1e-3}),
-    ("inv_dist", {"power": 2, "epsilon": 1e-12}),
-    ("inv_dist", {"power": 2, "epsilon": 0}),
-    ("inv_dist", {"power": 3, "epsilon": 1e-3}),
-    ("inv_dist", {"power": 3, "epsilon": 0}),
-    ("idw", {"power": 2, "epsilon": 1e-3}),
-    ("idw", {"power": 2, "epsilon": 0}),
-    ("idw", {"power": 0.5, "epsilon": 0}),
-    ("idw", {"power": 7.5, "epsilon": 1e-40}),
-    ("idw", {"power": 64, "epsilon": 1e-3}),
-]
+METHODS = case_table("exported_models")
 NAMES = [" ".join(map(str, [name, *parameters.values()])) for name, parameters in METHODS]
 SCALING = Scaling(np.array([100.0, -3.0, 0.001]), np.array([7.0, 0.1, 1e-5]))
 

@@ -5,6 +5,7 @@ from unittest.mock import Mock
 
 import pandas
 import pytest
+from case_tables import case_table
 from sweep_specs import sweep_file
 
 from idwbench import Results, load_model, run_sweep
@@ -38,20 +39,11 @@ def keys(trained):
     return list(trained.to_frame()["run_key"])
 
 
-@pytest.mark.parametrize(
-    ("export", "name", "package", "message"),
-    [
-        (export_table, "mine.csv", "", "exists already"),
-        (export_table, "runs.xlsx", "", r"ending in \.csv or \.parquet"),
-        (export_table, "runs.parquet", "parquet", "needs the Python package 'pyarrow'"),
-        (export_tensorboard, "mine.csv", "", "is a file, expected a folder"),
-        (export_tensorboard, "missing/out", "", r"the folder .*missing does not exist"),
-        (export_tensorboard, "board", "tensorboard", "needs the Python package 'tensorboard'"),
-        (export_mlflow, "full", "", "exists already and is not empty"),
-        (export_mlflow, "board", "mlflow", "needs the Python package 'mlflow'"),
-    ],
-)
-def test_a_refused_export_writes_nothing(export, name, package, message, trained, keys, tmp_path, monkeypatch):
+EXPORTS = {"table": export_table, "tensorboard": export_tensorboard, "mlflow": export_mlflow}
+
+
+@pytest.mark.parametrize(("format", "name", "package", "message"), case_table("wrong_exports"))
+def test_a_refused_export_writes_nothing(format, name, package, message, trained, keys, tmp_path, monkeypatch):
     (tmp_path / "mine.csv").write_text("mine")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").write_text("mine")
@@ -59,7 +51,7 @@ def test_a_refused_export_writes_nothing(export, name, package, message, trained
         monkeypatch.setattr("idwbench.machine.find_spec", lambda name: None)
         message += rf" \(pip install 'idwbench\[{package}\]'\)"
     with pytest.raises(OutputError, match=message):
-        export(trained, keys, tmp_path / name)
+        EXPORTS[format](trained, keys, tmp_path / name)
     assert [path.read_text() for path in tmp_path.rglob("mine*")] == ["mine", "mine"]
     assert len(list(tmp_path.rglob("*"))) == 3
 

@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+from case_tables import case_table
 from stored_runs import stored_run
 
 from idwbench.report.labels import value_label
@@ -76,19 +77,7 @@ def test_markdown_is_a_table_with_the_best_in_bold_and_a_caption_that_says_so(ta
     ]
 
 
-@pytest.mark.parametrize(
-    ("metric", "mean", "std", "expected"),
-    [
-        ("accuracy", 0.975, 0.0118, "97.50 ± 1.18"),
-        ("accuracy", 0.975, None, "97.50"),
-        ("rmse", 54.2345, 1.2345, "54.23 ± 1.23"),
-        ("rmse", 0.20137, 0.00412, "0.2014 ± 0.0041"),
-        ("rmse", 123456.7, None, "123457"),
-        ("rmse", 1.23456e-7, None, "1.235e-07"),
-        ("r2", -0.0012, 0.5, "-0.0012 ± 0.5000"),
-        ("rmse", 0.0, 0.0, "0 ± 0"),
-    ],
-)
+@pytest.mark.parametrize(("metric", "mean", "std", "expected"), case_table("value_labels"))
 def test_numbers_have_sensible_digits(metric, mean, std, expected):
     assert value_label(metric, mean, std) == expected
 

@@ -7,6 +7,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from case_tables import case_table
 from sklearn.cluster import KMeans
 from sweep_specs import sweep_file
 
@@ -25,45 +26,10 @@ from idwbench.sweep.measurement import measure_runs, unmeasured_runs
 from idwbench.sweep.observer import Observer
 from idwbench.sweep.spec import plan, read_sweep
 
-MOONS = "{name: two_moons, train_per_class: 10, test_per_class: 8, holdout_per_class: 10}"
-LOOKUP = "{name: lookup, items: 4, dimensions: 3, queries: 16, noise: 0.1}"
-PAIRS = "{name: copying, symbols: 3, longest: 6, longest_holdout: 7, train_size: 40, test_size: 8, holdout_size: 8}"
-TEXT = "{name: text, path: own.txt}"
-SMALL = "depth: 1, width: 8, heads: 2, context: 8"
 # By data set the blocks of a grid, and the number of runs of each with two seeds.
-SWEEPS = {
-    MOONS: {
-        "{method: [idw, inv_dist], prototypes: 2, power: [1, 2]}": 8,
-        "{method: [neg_dist, additive], prototypes: 2, weighting: [softmax, sparsemax]}": 8,
-        "{kind: baseline, method: [kmeans, samples], prototypes: 4}": 4,
-        "{kind: patch_study, cases: [wrong, special], method: idw, prototypes: 2}": 4,
-        "{kind: kernel_regression, kernel: [gaussian, boxcar], bandwidth: [0.1, loo]}": 4,
-        "{kind: scikit_learn, method: knn, n_neighbors: [1, 3]}": 2,
-        "{kind: scikit_learn, method: random_forest, n_estimators: 3}": 2,
-        "{kind: scikit_learn, method: [nearest_centroid, svc]}": 2,
-        "{kind: network, encoder: mlp, width: [4, 8], learning_rate: [0.001, 0.01]}": 8,
-        "{kind: network, encoder: mlp, width: 4, head: idw, prototypes: 3, power: 2}": 2,
-        "{kind: network, encoder: mlp, width: 4, head: neg_dist, prototypes: 3, qk_norm: l2, learned_power: true}": 2,
-        "{kind: network, encoder: mlp, width: 4, head: additive, prototypes: 3, weighting: entmax15}": 2,
-        "{kind: mlp, width: 6, depth: [1, 2]}": 4,
-        "{kind: memory_study, width: 6, depth: 1, keep: [top, merged], slots: 3}": 4,
-        "{kind: memory_study, width: 6, depth: 1, mask: ['label=0', 'rows=0.5']}": 4,
-    },
-    LOOKUP: {
-        "{kind: hash_table, weighting: exact_match}": 2,
-        "{kind: hash_table, similarity: [inner_product, idw], scaling: [none, qk_norm]}": 8,
-        "{kind: hash_table, similarity: additive, hidden: [2, 3]}": 4,
-        "{kind: hash_table, similarity: idw, projections: linear, learning_rate: [0.01, 0.1]}": 4,
-    },
-    PAIRS: {
-        "{kind: sequence_to_sequence, method: [context_vector, additive], embedding: 3, width: 4}": 4,
-        "{kind: sequence_to_sequence, method: idw, weighting: [softmax, straight_through], power: [2, 4], width: 4}": 8,
-    },
-    TEXT: {
-        f"{{kind: transformer_lm, method: scaled_dot, learning_rate: [0.001, 0.01], {SMALL}}}": 4,
-        "{kind: lstm_lm, embedding: 4, width: [6, 8], context: 8}": 4,
-    },
-}
+TABLE = case_table("kinds_in_sweeps")
+SWEEPS = {one["data"]: one["blocks"] for one in TABLE.values()}
+MOONS, TEXT = (TABLE[name]["data"] for name in ("two_moons", "text"))
 # Metrics of the cost of a training, which differ from one to the next.
 COSTS = {"seconds_per_step", "activation_memory", "fit_seconds", "predict_seconds"}
 
@@ -83,7 +49,7 @@ def trained(tmp_path_factory):
     return sweep
 
 
-@pytest.fixture(params=SWEEPS, ids=["two_moons", "lookup", "pairs", "text"])
+@pytest.fixture(params=SWEEPS, ids=TABLE)
 def stored(request, trained):
     return trained(request.param)
 
