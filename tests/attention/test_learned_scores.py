@@ -8,7 +8,7 @@ import torch
 from case_tables import case_table
 from torch.autograd import gradcheck
 
-from idwbench.attention.layers import MultiheadAttention, SelfAttention
+from idwbench.attention.layers import MultiheadAttention
 from idwbench.attention.learned_scores import LearnedScore
 from idwbench.attention.masks import Masks
 from idwbench.attention.records import check_learned_numbers
@@ -79,14 +79,6 @@ def test_gradients_of_inputs_and_learned_numbers_equal_finite_differences(method
     assert gradcheck(scores, [*(part.requires_grad_() for part in pairs()), *numbers])
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_without_normalisation_the_first_scores_are_those_of_the_method(method):
-    learned = LearnedScore(MethodScore(method), 4, 2, learned_power=method in WITH_POWER, learned_temperature=True)
-    torch.testing.assert_close(
-        learned.double()(*pairs()), get_method(method).score(*pairs(), **MethodScore(method).parameters)
-    )
-
-
 @pytest.mark.parametrize("norm", ["rms", "l2"])
 def test_first_normalised_queries_and_keys_have_the_mean_square_1(norm):
     for part in LearnedScore(MethodScore("idw"), 4, 2, qk_norm=norm).normalised(*pairs()):
@@ -125,17 +117,6 @@ def test_hits_with_epsilon_0_share_the_weight_and_no_gradient_is_nan(settings):
     assert all(parameter.grad.isfinite().all() for parameter in score.parameters())
 
 
-def test_a_layer_keeps_its_learned_numbers_in_its_state(tmp_path):
-    options = {"qk_norm": "l2", "learned_power": True, "learned_temperature": True, "batch_first": True}
-    layer, inputs = disturbed(SelfAttention(8, 2, "idw", power=4, **options)), drawn(2, 5, 8)
-    torch.save(layer.state_dict(), tmp_path / "layer.pt")
-    other = SelfAttention(8, 2, "idw", power=4, **options).double()
-    other.load_state_dict(torch.load(tmp_path / "layer.pt", weights_only=True))
-    torch.testing.assert_close(other(inputs)[0], layer(inputs)[0], rtol=0, atol=0)
-    names = {name for name in layer.state_dict() if name.startswith("pair_score.")}
-    assert names == {"pair_score.scale", "pair_score.log_power", "pair_score.log_temperature"}
-
-
 @pytest.mark.parametrize(("method", "settings", "problem"), case_table("wrong_inputs")["learned_numbers"])
 def test_numbers_that_a_score_does_not_have_are_refused(method, settings, problem):
     with pytest.raises(ConfigError, match=problem) as refused:
@@ -148,10 +129,3 @@ def test_numbers_that_a_score_does_not_have_are_refused(method, settings, proble
     if method != "fc_relu":
         with pytest.raises(ValueError, match=problem):
             MultiheadAttention(8, 2, method, **settings)
-
-
-def test_only_scores_of_methods_have_learned_numbers():
-    with pytest.raises(ValueError, match="learned_temperature: not with the score 'additive'"):
-        MultiheadAttention(8, 2, "additive", learned_temperature=True)
-    with pytest.raises(ValueError, match="qk_norm: not with the score 'idw' and the weighting 'exact_match'"):
-        MultiheadAttention(8, 2, "idw", "exact_match", qk_norm="rms")

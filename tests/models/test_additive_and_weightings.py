@@ -6,17 +6,13 @@ import torch
 from blob_data import make_dataset
 from test_model_file import write_changed
 
-import idwbench
 from idwbench import Results, load_model, run_config, train
 from idwbench.attention.weightings import WEIGHTINGS
 from idwbench.errors import ConfigError, IdwbenchError, ModelFileError, OutputError, PatchError, TrainingError
 from idwbench.estimators.classifier import PrototypeClassifier
 from idwbench.exports.model import export_model
 from idwbench.models.imported import import_prototypes
-from idwbench.models.networks import load_network
-from idwbench.models.patched_network import PatchedNetwork
 from idwbench.models.saved_model import stored_model
-from idwbench.runs.kinds.models import parse_model
 from idwbench.training.replay import key_history
 
 LEARNED = ("query_weight", "key_weight", "vector")
@@ -105,20 +101,12 @@ REFUSED = {
     "import": (ModelFileError, "'additive' also learns query_weight, key_weight, vector"),
     "estimator": (ValueError, "unknown method 'additive'"),
     "fused": (ConfigError, "'fused' has no kernel for method 'idw' with sparsemax"),
-    "study": (ConfigError, "only idw networks have the patches of the paper, not idw with sparsemax"),
-    "exact": (ConfigError, "^weighting: 'exact_match' compares inputs and keys itself"),
-    "unknown": (ConfigError, "^weighting: unknown weighting 'sparse'"),
-    "linear": (ConfigError, "^weighting: a linear head has no weighting"),
-    "attention": (ConfigError, "^attention_weighting: only vit_tiny has attention"),
-    "patches": (ConfigError, "^patches: only idw heads can be patched, not idw with sparsemax"),
 }
 
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_is_not_supported_is_refused_in_one_line(what, trained, store, path, tmp_path):
     sparse = {"method": "idw", "weighting": "sparsemax"}
-    network = {"kind": "network", "encoder": "mlp"}
-    head = {**network, "head": "idw", "prototypes": 2, "weighting": "sparsemax", "patches": 3}
     ways = {
         "patch": lambda: trained(**sparse)[0].patch([0.5, 0.25], "1"),
         "onnx": lambda: export_model(trained(**sparse)[0], tmp_path / "model.onnx"),
@@ -126,12 +114,6 @@ def test_what_is_not_supported_is_refused_in_one_line(what, trained, store, path
         "import": lambda: import_prototypes(np.eye(2), labels=[0, 1], method="additive"),
         "estimator": lambda: PrototypeClassifier(method="additive").fit(np.eye(2), [0, 1]),
         "fused": lambda: train(run_config("two_moons", **sparse), path, engine="fused"),
-        "study": lambda: parse_model({"kind": "patch_study", "prototypes": 2, **sparse}),
-        "exact": lambda: run_config("two_moons", weighting="exact_match"),
-        "unknown": lambda: run_config("two_moons", weighting="sparse"),
-        "linear": lambda: parse_model({**network, "weighting": "sparsemax"}),
-        "attention": lambda: parse_model({**network, "attention_weighting": "sparsemax"}),
-        "patches": lambda: parse_model(head),
     }
     error, message = REFUSED[what]
     with pytest.raises(error, match=message) as raised:
@@ -150,25 +132,3 @@ def test_the_weighting_of_a_method_itself_is_no_setting_and_another_one_is(weigh
         assert (other.model.weighting is None) == (weighting == own)
         assert (weighting in other.model.parameters_label) == (weighting != own)
         assert ("k" in other.model.parameters) == (weighting == "top_k")
-
-
-def test_networks_have_additive_heads_and_attention_with_any_weighting(store, path):
-    encoder = {"encoder": "vit_tiny", "width": 8, "heads": 2, "depth": 1, "attention": "additive"}
-    head = {"head": "additive", "prototypes": 10, "weighting": "entmax15", "hidden": 4}
-    settings = {**encoder, **head, "attention_weighting": "sparsemax", "attention_hidden": 4}
-    config = run_config(
-        {"name": "digits", "test_fraction": 0.8}, kind="network", epochs=15, learning_rate=0.01, **settings
-    )
-    result = train(config, path)
-    network = load_network(store, result.run_key)
-    data = idwbench.data.loading.load_dataset(config.dataset)
-    accuracy = (network.predict(data.test.inputs) == data.test.labels).mean()
-    assert accuracy == pytest.approx(result.metrics["test", "accuracy"]) and accuracy > 0.2
-    before = {name: part.shape for name, part in network.head.named_parameters()}
-    assert before == {
-        **{"keys": (10, 8), "values": (10, 10), "query_weight": (4, 8), "key_weight": (4, 8), "vector": (4,)}
-    }
-    weights = network.head.weights(network.encoder(torch.from_numpy(data.test.inputs[:50])))
-    assert (weights == 0).any() and torch.allclose(weights.sum(1), torch.ones(50), atol=1e-5)
-    with pytest.raises(PatchError, match="a network with a head of 'additive with entmax15' cannot be patched"):
-        PatchedNetwork.of(network, data)

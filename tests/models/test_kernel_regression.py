@@ -67,21 +67,6 @@ def test_each_kernel_equals_its_formula(kernel, given, features):
     np.testing.assert_allclose(kernel_weights(queries, keys, kernel, **given) @ values, answers, rtol=1e-10, atol=1e-12)
 
 
-def test_the_gaussian_kernel_of_bandwidth_one_is_softmax_and_scaled_dot_product_attention():
-    queries, keys, values = map(torch.from_numpy, data())
-    expected = idwbench.kernel_regression(queries, keys, values, kernel="gaussian", bandwidth=1.0)
-    softmax = (-(torch.cdist(queries, keys, compute_mode="donot_use_mm_for_euclid_dist") ** 2) / 2).softmax(1) @ values
-    extended = (
-        torch.column_stack([queries, torch.ones(len(queries))]),
-        torch.column_stack([keys, -(keys**2).sum(1) / 2]),
-    )
-    attention = torch.nn.functional.scaled_dot_product_attention(
-        *(part[None] for part in (*extended, values)), scale=1.0
-    )
-    for other in (softmax, attention[0]):
-        torch.testing.assert_close(other, expected, rtol=0, atol=1e-12)
-
-
 def test_shepard_without_epsilon_interpolates_and_equal_keys_share():
     _, keys, values = data(features=20)
     keys = np.concatenate([keys, keys[:1]])

@@ -79,9 +79,11 @@ def test_vit_with_scaled_dot_equals_the_encoder_of_pytorch_and_has_the_attention
     tokens = nn.functional.conv2d(inputs.view(3, 1, 4, 6), kernel, vit.embedding.bias, stride=2)
     tokens = tokens.flatten(2).transpose(1, 2) + vit.positions
     torch.testing.assert_close(vit(inputs), theirs(tokens).mean(1), rtol=1e-5, atol=1e-6)
-    config = parsed(encoder="vit_tiny", width=8, depth=1, heads=4, attention="idw", attention_power=3)
+    attention = {"attention": "idw", "attention_power": 3, "attention_weighting": "sparsemax"}
+    config = parsed(encoder="vit_tiny", width=8, depth=1, heads=4, **attention)
     attention = VitTiny(config, (4, 6), generator()).transformer.blocks[0].self_attn
-    assert (attention.score, dict(attention.pair_score.parameters)) == ("idw", {"power": 3.0, "epsilon": 1e-3})
+    assert (attention.score, attention.weighting) == ("idw", "sparsemax")
+    assert dict(attention.pair_score.parameters) == {"power": 3.0, "epsilon": 1e-3}
 
 
 def random_weights(module):

@@ -26,6 +26,9 @@ LEARNED_VIT |= {
     "attention_learned_power": True,
     "attention_learned_temperature": True,
 }
+ADDITIVE_VIT = {"encoder": "vit_tiny", "width": 4, "heads": 2, "depth": 1, "attention": "additive", "head": "additive"}
+ADDITIVE_VIT |= {"prototypes": 5, "hidden": 4, "attention_hidden": 3}
+ADDITIVE_VIT |= {"weighting": "entmax15", "attention_weighting": "sparsemax"}
 LOOKUP = {"name": "lookup", "items": 8, "dimensions": 6, "queries": 64, "noise": 0.1}
 LEARNED = {"projections": "linear", "epochs": 25, "batch_size": 16, "learning_rate": 0.02}
 
@@ -122,6 +125,7 @@ RESUMED = {
     "network with attention": _network(encoder="vit_tiny", width=4, heads=2, depth=1, attention="idw"),
     "network with a learned score": _network(**IDW_HEAD, qk_norm="rms", learned_power=True, learned_temperature=True),
     "network with learned attention": _network(**LEARNED_VIT),
+    "network with additive scores": _network(**ADDITIVE_VIT),
     "perceptron": Example(lambda folder: (mlp_run("joint", epochs=3), two_parts())),
     "perceptron on a sequence": Example(lambda folder: (mlp_run(), two_parts())),
     "transformer": _text(text_run),
