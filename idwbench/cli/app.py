@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Annotated, Any, ClassVar
 
@@ -20,10 +21,18 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 import idwbench
-from idwbench.cli.errors import error_line, usage_line
 from idwbench.cli.options import declared
 from idwbench.cli.output import echo
-from idwbench.errors import IdwbenchError
+from idwbench.errors import (
+    DatasetError,
+    IdwbenchError,
+    OutputExistsError,
+    SpecError,
+    did_you_mean,
+    dotted,
+    printable,
+    shortened,
+)
 
 __all__ = ["COMMANDS", "RUNS", "OneLineCommand", "OneLineGroup", "RunsGroup", "app", "run"]
 
@@ -43,6 +52,11 @@ RUNS = {
     **{name: f"stored_runs.runs_{name}" for name in ("list", "show")},
     "watch": "runs_watch.runs_watch",
     **{name: f"runs.runs_{name}" for name in ("diff", "tag", "note", "rm", "export", "replay")},
+}
+# Options of `idwbench report` in version 0.1.0 that are commands now.
+_FORMER = {
+    **{f"--{name}": f"publish {name}" for name in ("paper", "family", "dual")},
+    **{"--figure": "figure NAME", "--claims": "claims", "--html": "page FILE"},
 }
 # New objects before Python looks for cycles, which takes a fifth of a list of 100,000 runs at its default.
 _COLLECTED = (100_000, 20, 100)
@@ -68,7 +82,7 @@ class OneLineCommand(_PlainFlags, TyperCommand):
             return super().invoke(ctx)
         except IdwbenchError as error:
             options = {str(p.name): max(p.opts, key=len) for p in self.params if p.param_type_name == "option"}
-            echo(error_line(error, options), err=True)
+            echo(_error_line(error, options), err=True)
             raise typer.Exit(error.exit_code) from None
         except EOFError as error:  # which Typer would take for the end of a user's input, and so for Ctrl-C
             echo(f"idwbench: a file ends before its content does ({str(error) or 'EOFError'})", err=True)
@@ -107,7 +121,7 @@ class OneLineGroup(_PlainFlags, TyperGroup):
         except TyperException as error:
             context, code = getattr(error, "ctx", None), error.exit_code
             commands = getattr(context.command, "places", ()) if context is not None else ()
-            problem = usage_line(error.format_message(), commands)
+            problem = _usage_line(error.format_message(), commands)
         except typer.Abort:
             code = 130
         except OSError as error:
@@ -164,3 +178,44 @@ def run() -> None:
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # ε and ± may not exist in the locale's encoding
     app()
+
+
+def _error_line(error: IdwbenchError, options: dict[str, str]) -> str:
+    """Return the error as one line, with the options of a command in place of settings."""
+    if isinstance(error, OutputExistsError) and "force" in options:
+        error.hint = "--force replaces it"
+    if "plugin" in options:
+        error.hint = error.hint.replace("load the plugin first", "give its file with --plugin")
+    if isinstance(error, SpecError):
+        return printable(error.render(dotted(error.location)), kept="")
+    return f"idwbench: {printable(error.render(_option(error, options) or dotted(error.location)), kept='')}"
+
+
+def _usage_line(message: str, commands: Iterable[str] = ()) -> str:
+    """Return Typer's message on a command line that it cannot parse as one line, with the nearest valid word."""
+    line = shortened(printable(" ".join(message.split()).replace("Value error, ", ""), kept=""))
+    hint = ""
+    if choice := re.search("'([^']*)' is not one of (.*)\\.$", line):  # the line lists the valid words
+        hint = did_you_mean(choice[1], re.findall("'([^']*)'", choice[2]))
+        hint = hint if hint.startswith("did") else ""
+    elif (option := re.match(r"No such option: (--\w+)", line)) and option[1] in _FORMER:
+        return f"No such option: {option[1]}. It is a command: idwbench {_FORMER[option[1]]}"
+    elif command := re.search(r"No such command '(.*)'\.$", line):
+        hint = did_you_mean(command[1], commands)
+    return f"{line} {hint[:1].upper()}{hint[1:]}" if hint else line
+
+
+def _option(error: IdwbenchError, options: dict[str, str]) -> str:
+    location = error.location
+    if isinstance(error, DatasetError) and location:  # the location is a setting of the data set
+        location = ("dataset", *location)
+    first, *rest = location or ("",)
+    key = str(rest[-1]) if first in ("dataset", "protocol", "parameters") and rest else str(first)
+    if key in options and (first != "dataset" or key in ("validation", "task", "label")):
+        return options[key]
+    if first == "dataset":
+        is_pair = rest and key != "name" and "dataset_option" in options
+        return f"{options['dataset_option']} {key}" if is_pair else options.get(first, "")
+    if len(location) == 1 and "parameter" in options and key.isidentifier():
+        return f"{options['parameter']} {key}"
+    return ""

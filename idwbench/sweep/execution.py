@@ -28,7 +28,7 @@ from idwbench.training.selection import check_engine, check_run, useful_threads
 
 if TYPE_CHECKING:
     from idwbench.results.comparison import Comparison
-    from idwbench.sweep.cluster_connection import Cluster
+    from idwbench.sweep.cluster import Cluster
 
 __all__ = ["RETRIED", "Retry", "replay_run", "run_sweep", "train"]
 
@@ -164,7 +164,7 @@ def run_sweep(
     spec = sweep if isinstance(sweep, SweepSpec) else read_sweep(sweep_path(sweep))
     cluster: AbstractContextManager[Cluster | None] = nullcontext()
     if dask is not None:
-        from idwbench.sweep.cluster_connection import connected, local_workers
+        from idwbench.sweep.cluster import connected, local_workers
 
         local_workers(dask)  # a wrong address is found before the database is changed
         cluster = connected(dask, device)

@@ -27,8 +27,7 @@ from idwbench.training.selection import check_run, engine_of, prepare_engines
 
 if TYPE_CHECKING:
     from idwbench.data.dataset import Dataset
-    from idwbench.sweep.cluster_connection import Cluster
-    from idwbench.sweep.cluster_executor import ClusterExecutor
+    from idwbench.sweep.cluster import Cluster, ClusterExecutor
     from idwbench.sweep.threads import Answer, Threads
 
     Executor: TypeAlias = Threads | ClusterExecutor
@@ -135,7 +134,7 @@ class Runner:
                 ready = self._ready([run for run in configs if (run.run_key in needed) == is_needed])
                 here = [config for config in ready if self.cluster is None or _needs_database(config)]
                 if self.cluster is not None and (there := [run for run in ready if not _needs_database(run)]):
-                    from idwbench.sweep.cluster_executor import ClusterExecutor
+                    from idwbench.sweep.cluster import ClusterExecutor
 
                     executor = ClusterExecutor(self.cluster, there, dataset, self.data_dir, self.context)
                     self._run(there, executor, dataset)

@@ -22,10 +22,9 @@ from idwbench.errors import ClusterError, ConfigError
 from idwbench.models.neighbours import PrototypeQuality
 from idwbench.plugins import load_plugin, register
 from idwbench.results.provenance import package_versions
-from idwbench.sweep import cluster_connection as connection
+from idwbench.sweep import cluster as connection
 from idwbench.sweep import cluster_worker as worker
-from idwbench.sweep.cluster_connection import local_workers
-from idwbench.sweep.cluster_executor import sent_methods
+from idwbench.sweep.cluster import local_workers, sent_methods
 from idwbench.training.threads import limited_threads
 
 DATA = {"name": "two_moons", "train_per_class": 10, "test_per_class": 5, "holdout_per_class": 0}

@@ -20,9 +20,9 @@ from idwbench.errors import ClusterError, IdwbenchError, ResultsError
 from idwbench.models.neighbours import PrototypeQuality
 from idwbench.results.provenance import collect_provenance
 from idwbench.runs.config import RunConfig, run_config
-from idwbench.sweep import cluster_connection, cluster_worker, runner, threads
-from idwbench.sweep.cluster_connection import Cluster
-from idwbench.sweep.cluster_executor import ClusterExecutor
+from idwbench.sweep import cluster as cluster_module
+from idwbench.sweep import cluster_worker, runner, threads
+from idwbench.sweep.cluster import Cluster, ClusterExecutor
 from idwbench.sweep.observer import Observer
 from idwbench.sweep.runner import Runner, stacks
 from idwbench.sweep.threads import Answer
@@ -382,7 +382,7 @@ def test_runs_that_need_the_database_or_its_disk_are_trained_by_the_driver(log, 
     client = FakeClient()
     monkeypatch.setattr(cluster_worker, "_worker", lambda: (ADDRESS, lambda: False))
     monkeypatch.setattr(cluster_worker, "_setups", {})
-    monkeypatch.setattr(cluster_connection, "connected", lambda *arguments: nullcontext(cluster(client)))
+    monkeypatch.setattr(cluster_module, "connected", lambda *arguments: nullcontext(cluster(client)))
     moons = "{name: two_moons, train_per_class: 10, test_per_class: 5, holdout_per_class: 0}"
     blocks = ["{method: idw, prototypes: 2}", "{kind: patch_study, cases: wrong, method: idw, prototypes: [2, 3]}"]
     path = sweep_file(tmp_path, moons, *blocks, "{kind: mlp, width: 4, depth: 1, record: [true, false]}", seeds="1")
