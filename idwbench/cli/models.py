@@ -30,12 +30,7 @@ OPTIONS = {
 }
 
 
-def card(
-    model: str,
-    db: str = DEFAULT_DATABASE,
-    data_dir: Path | None = None,
-    json: bool = False,
-) -> None:
+def card(model: str, db: str = DEFAULT_DATABASE, data_dir: Path | None = None, json: bool = False) -> None:
     """Print the card of a model: its data, protocol, accuracies, patches, versions and run key."""
     facts = idwbench.model_card(model, db, data_dir=data_dir)
     if json:

@@ -43,17 +43,14 @@ def progress_bars(runs: int) -> Progress:
     from rich import progress
     from rich.console import Console
     from rich.table import Column
-    from rich.text import Text
-
-    class Description(progress.ProgressColumn):
-        def render(self, task: progress.Task) -> Text:
-            return Text(printable(task.description), no_wrap=True, overflow="ellipsis")
 
     console, whole = Console(stderr=True, highlight=False, markup=False, emoji=False), Column(no_wrap=True)
+    cut = Column(no_wrap=True, overflow="ellipsis")
+    what = progress.TextColumn("{task.description}", markup=False, table_column=cut)
     bar = progress.BarColumn(min(_LONGEST_BAR, console.width // 4), table_column=whole)
     kinds = (progress.MofNCompleteColumn, progress.TimeElapsedColumn, progress.TimeRemainingColumn)
     columns = (kind(table_column=whole) for kind in kinds)
-    bars = progress.Progress(Description(), bar, *columns, console=console, transient=True)
+    bars = progress.Progress(what, bar, *columns, console=console, transient=True)
     bars.add_task("runs", total=runs)
     bars.add_task("", total=None, visible=False)
     return bars
@@ -207,7 +204,7 @@ class SweepProgress(Observer, AbstractContextManager["SweepProgress"]):
             return  # a small run has thousands of epochs a second, and their description costs more than they do
         self.last = now
         total = configs[0].n_epochs
-        what = f"{self.label(configs[0])} · {count_label(len(configs), 'run')}"
+        what = printable(f"{self.label(configs[0])} · {count_label(len(configs), 'run')}")
         if self.bars is None:
             self._line(f"{what}: epoch {epoch} of {total}")
         else:

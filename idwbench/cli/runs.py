@@ -157,12 +157,7 @@ def runs_diff(one: str, other: str, db: str = DEFAULT_DATABASE, json: bool = Fal
         _print_outcomes(differences, heads)
 
 
-def runs_replay(
-    run: str,
-    db: str = DEFAULT_DATABASE,
-    data_dir: Path | None = None,
-    json: bool = False,
-) -> None:
+def runs_replay(run: str, db: str = DEFAULT_DATABASE, data_dir: Path | None = None, json: bool = False) -> None:
     """Train a stored run again, with its engine and on its device, and compare the results.
 
     Prints `identical` if the state, all metrics, the curve and the bytes of all arrays are equal, else how far they are

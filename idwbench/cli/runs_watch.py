@@ -32,11 +32,7 @@ _BAR = 24  # columns
 
 
 def runs_watch(
-    sweep: str | None = None,
-    once: bool = False,
-    interval: float = 2.0,
-    db: str = DEFAULT_DATABASE,
-    json: bool = False,
+    sweep: str | None = None, once: bool = False, interval: float = 2.0, db: str = DEFAULT_DATABASE, json: bool = False
 ) -> None:
     """Watch sweeps while other processes train them, until all runs have ended or Ctrl-C is pressed.
 

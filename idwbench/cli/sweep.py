@@ -211,7 +211,7 @@ def _print_space(spec: SweepSpec, sampler: SamplerSettings, as_json: bool) -> No
 
     if as_json:
         space = [
-            {name: dataclasses.asdict(axis) if isinstance(axis, Range) else list(axis) for name, axis in block.items()}
+            {name: axis.model_dump() if isinstance(axis, Range) else list(axis) for name, axis in block.items()}
             for block in spec.space
         ]
         echo_json({"sampler": sampler.model_dump(mode="json"), "space": space, "seeds": list(spec.seeds)}, indent=1)

@@ -2,7 +2,6 @@
 
 # No postponed annotations: pydantic would compile each of them again.
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
@@ -51,14 +50,9 @@ class _RangeSettings(Settings):
     step: Annotated[int | float, Field(gt=0, allow_inf_nan=False)] | None = None
 
 
-@dataclass(frozen=True)
-class Range:
+class Range(_RangeSettings):
     """Numbers from `low` to `high`, drawn evenly or in their logarithm; `whole` for integers."""
 
-    low: float
-    high: float
-    log: bool
-    step: float | None
     whole: bool
 
 

@@ -64,8 +64,7 @@ class _Search:
     Attributes:
         plan: The runs of all trials so far, by key.
         registered: The keys of the runs in the stored plan of the sweep.
-        best: The best mean of the objective over seeds so far, and the run of its first seed.
-        n_trials: Number of trials that have ended.
+        first: The run of the first seed of each trial that has ended, by its number.
     """
 
     def __init__(
@@ -77,8 +76,8 @@ class _Search:
         is_stored = spec.name in self.results.names()[0]
         runs = self.results.find_runs(sweep=spec.name, metrics=()) if is_stored else []
         self.registered = {run.run_key for run in runs}
-        self.best: tuple[float, RunConfig] | None = None
-        self.n_trials, self.is_announced = 0, False
+        self.first: dict[int, RunConfig] = {}
+        self.is_announced = False
 
     def ask(self) -> tuple[optuna.trial.Trial, list[RunConfig]]:
         """Return a new trial and its runs, one for each seed."""
@@ -126,27 +125,26 @@ class _Search:
         """Tell the sampler the value of a trial, which has none if one of its runs has no result."""
         from optuna.trial import TrialState
 
-        self.n_trials += 1
+        self.first[asked.number] = runs[0].config
         value = math.nan
         if all(run.state == "complete" for run in runs):
             value = fmean(_metric(run, self.sampler.metric) for run in runs)
-        if not math.isfinite(value):
+        if math.isfinite(value):
+            self.study.tell(asked, value)
+        else:
             self.study.tell(asked, state=TrialState.FAIL)
-            return
-        self.study.tell(asked, value)
-        sign = 1 if METRICS[self.sampler.metric].higher_is_better else -1
-        if self.best is None or sign * value > sign * self.best[0]:
-            self.best = value, runs[0].config
 
     def report(self) -> None:
         """Say the best setting so far, if there is one."""
-        if self.best is None:
+        trials, sampler = self.study.trials, self.sampler
+        if all(trial.value is None for trial in trials):
             return
-        (value, config), sampler = self.best, self.sampler
-        number = f"{100 * value:.2f} %" if METRICS[sampler.metric].percent else f"{value:.4g}"
+        best, metric = self.study.best_trial, METRICS[sampler.metric]
+        config = self.first[best.number]
+        number = f"{100 * best.values[0]:.2f} %" if metric.percent else f"{best.values[0]:.4g}"
         searched = (setting_label(name, getattr(config.protocol, name)) for name in self.spec.searched_protocol)
-        best = f"{sampler.objective.replace('_', ' ')} {number} with {' · '.join([config.model.label, *searched])}"
-        self.runner.observer.note(f"trial {self.n_trials} of {sampler.trials}: best {best}")
+        words = f"{sampler.objective.replace('_', ' ')} {number} with {' · '.join([config.model.label, *searched])}"
+        self.runner.observer.note(f"trial {len(trials)} of {sampler.trials}: best {words}")
 
 
 def _study(sampler: SamplerSettings) -> optuna.Study:

@@ -207,12 +207,12 @@ def planned_keys(db):
 
 def test_ranges_have_whole_numbers_where_the_setting_has(tmp_path):
     (block,) = read_text(tmp_path, text()).space
-    assert block["prototypes"] == Range(2, 8, log=False, step=None, whole=True)
-    assert block["power"] == Range(1, 8, log=True, step=None, whole=False)
+    assert block["prototypes"] == Range(low=2, high=8, log=False, step=None, whole=True)
+    assert block["power"] == Range(low=1, high=8, log=True, step=None, whole=False)
     assert block["initialisation"] == ("mean", "samples")
     grid = "{kind: scikit_learn, method: random_forest, max_depth: {low: 2, high: 8}}"
     (block,) = read_text(tmp_path, text(grid=grid)).space
-    assert block["max_depth"] == Range(2, 8, log=False, step=None, whole=True)
+    assert block["max_depth"] == Range(low=2, high=8, log=False, step=None, whole=True)
 
 
 @pytest.mark.slow
