@@ -123,13 +123,14 @@ def _named_by_method(config: RunConfig) -> tuple[str, ...]:
 def varying_settings(settings: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return the names that have at least two values among the mappings that have the name.
 
-    A parameter of scikit-learn's methods varies among runs of one method.
+    A parameter of scikit-learn's methods and the checksum of a plugin vary among runs of one method.
     """
     values: dict[tuple[str, str], set[Any]] = defaultdict(set)
     for one in settings:
         method = SCIKIT_LEARN_METHODS.get(one["method"]) if one.get("model") == "scikit_learn" else None
         for name, value in one.items():
-            values[name, method.name if method is not None and method.takes(name) else ""].add(value)
+            is_of_method = name == "plugin_sha256" or (method is not None and method.takes(name))
+            values[name, one["method"] if is_of_method else ""].add(value)
     varying = {name for (name, _), known in values.items() if len(known) > 1}
     return tuple(name for name in setting_names(settings) if name in varying)
 

@@ -202,10 +202,12 @@ def test_a_choice_among_different_numbers_of_seeds_is_noted_and_an_axis_that_doe
     assert "epsilon does not vary." in board.notes
 
 
-def test_kinds_of_one_method_are_told_apart():
+def test_files_of_one_method_are_told_apart_and_of_a_single_one_nothing_is_shown():
     run = stored_run()
     model = run.config.model.model_copy(update={"plugin_sha256": "a" * 64})
     other = replace(run, run_key="b", config=run.config.model_copy(update={"model": model}))
+    built_in = stored_run(method="neg_dist")
+    assert "plugin_sha256" not in [column.name for column in leaderboard([other, built_in]).columns]
     board = leaderboard([run, other])
     assert [column.name for column in board.columns][:3] == ["rank", "plugin_sha256", "n"]
     assert "aaaaaaaa |" in render([board], "markdown")
