@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -13,7 +11,7 @@ if TYPE_CHECKING:
     from idwbench.claims.evidence import Evidence
     from idwbench.claims.findings import Comparison, Finding
 
-__all__ = ["Claim", "Kind", "Origin", "Publication", "Rule", "Series", "claim", "combine", "difference"]
+__all__ = ["Claim", "Kind", "Origin", "Publication", "Rule", "Series", "combine", "difference"]
 
 Origin = Literal["paper", "review", "open question"]
 Kind = Literal["empirical", "by formula"]
@@ -59,21 +57,6 @@ class Claim:
     def sweep_files(self) -> tuple[str, ...]:
         """The files of the sweeps, relative to the repository."""
         return tuple(f"sweeps/{self.publication}/{name}.yaml" for name in self.sweeps)
-
-
-def claim(number: int, source: str, *sweeps: str, publication: Publication = "paper") -> Callable[[Rule], Claim]:
-    """Return a decorator that makes a claim of its rule.
-
-    The first paragraph of the rule's docstring is the statement of the claim, the second says how it is judged. There
-    a name in braces stands for a constant of the module.
-    """
-
-    def decorate(rule: Rule) -> Claim:
-        text = (inspect.getdoc(rule) or "\n\n").format_map(vars(sys.modules[rule.__module__]))
-        statement, test = (" ".join(part.split()) for part in text.split("\n\n", 1))
-        return Claim(number, statement, source, test, rule, sweeps, publication)
-
-    return decorate
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,16 @@ from idwbench.attention.scores import METHODS
 from idwbench.claims.definitions import Series, difference
 from idwbench.errors import ResultsError
 from idwbench.report.labels import count_label
-from idwbench.report.references import PAPER_METHODS, PAPER_PARAMETERS
+from idwbench.report.references import PAPER_PARAMETERS
 from idwbench.results.records import RESULT_STATES
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.datasets import parse_dataset
 from idwbench.runs.metrics import HEADLINES
 
-__all__ = ["MNIST", "RIVALS", "SPLIT", "TWO_MOONS", "Arrays", "Evidence", "Model"]
+__all__ = ["MNIST", "SPLIT", "TWO_MOONS", "Arrays", "Evidence", "Model"]
 
 TWO_MOONS, MNIST = "two_moons", "mnist"
-RIVALS = tuple(method for method in PAPER_METHODS if method != "idw")
 # On Two Moons the 4,000 new points, since 40 test points are too few to distinguish methods.
 SPLIT = {TWO_MOONS: "holdout", MNIST: "test"}
 

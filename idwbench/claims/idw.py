@@ -13,11 +13,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.claims.definitions import Series, claim, combine, difference
+from idwbench.claims.definitions import Series, combine, difference
 from idwbench.claims.evidence import MNIST, SPLIT, TWO_MOONS, Arrays, Evidence
 from idwbench.claims.findings import Comparison, other_verdict, remark
 
-__all__ = ["EPSILONS", "POWERS", "far_influence_ratio", "rank_correlation", "reach"]
+__all__ = [
+    "EPSILONS",
+    "POWERS",
+    "far_influence_ratio",
+    "influence_decays",
+    "interpretability_costs_accuracy",
+    "patches_change_little",
+    "patches_do_no_damage",
+    "rank_correlation",
+    "reach",
+    "small_epsilon_is_unstable",
+]
 
 # The cells of Figure 5, and its settings without a claim: those of the paper's other figures.
 POWERS = (1.0, 2.0, 4.0, 8.0, 16.0)
@@ -46,13 +57,8 @@ _LEFT = 10.0
 _TWO_MOONS_STUDIES, _MNIST_STUDIES = "paper_patches_two_moons", "paper_patches_mnist"
 
 
-@claim(21, "review: instability", "paper_power_epsilon")
 def small_epsilon_is_unstable(evidence: Evidence) -> list[Comparison | str]:
-    """Too small an ε makes training unstable.
-
-    |accuracy − median over seeds| on 4,000 new points, with 16 prototypes and p = 2: at ε = 0 and ε = 1e-6 more than
-    {_SPREAD:g} points above that at 0.001; a diverged run counts with the accuracy of guessing.
-    """
+    """Compare spreads over seeds."""
     spreads = {epsilon: _spread(evidence, epsilon) for epsilon in (*_SMALL_EPSILONS, *EPSILONS)}
     shown: list[Comparison | str] = []
     for epsilon in _SMALL_EPSILONS:
@@ -66,15 +72,8 @@ def small_epsilon_is_unstable(evidence: Evidence) -> list[Comparison | str]:
     return shown + remark(title, "{mean} at ε = {name}", counts)
 
 
-@claim(24, "review: cost of some accuracy", "paper_power_epsilon", "paper_power_mnist")
 def interpretability_costs_accuracy(evidence: Evidence) -> list[Comparison | str]:
-    """Interpretability costs accuracy.
-
-    Two Moons with 16 prototypes: Spearman's rank correlation of coverage (lower: more interpretable) and accuracy on
-    4,000 new points over p = 1 to 16, within each ε from 0.001 to 1: its mean over ε is above 0. MNIST with 20
-    prototypes and ε = 0.001, from p = 2 to p = {_MNIST_POWER:g}: test accuracy and coverage rise, and fewer keys have
-    the class of their nearest image.
-    """
+    """Compare ranks within each ε, and a large power with a small one on MNIST."""
     within = {epsilon: _correlation(evidence, f"ε={epsilon:g}", (epsilon,)) for epsilon in EPSILONS}
     mean = combine("rank correlation within ε", lambda *values: fmean(values), *within.values())
     usual, large = (_cell(power, _EPSILON, 20) for power in (_POWER, _MNIST_POWER))
@@ -129,14 +128,8 @@ def _correlation(evidence: Evidence, label: str, epsilons: Sequence[float]) -> S
     )
 
 
-@claim(11, "text", _TWO_MOONS_STUDIES)
 def influence_decays(evidence: Evidence) -> list[Comparison | str]:
-    """A patch's influence decays sharply for small ε.
-
-    16 prototypes and the η of the authors' code, influence: the largest change of a class probability at a distance.
-    Its reach, the distance up to which it is half of its maximum, grows with ε: the rank correlation over ε = 0.001 to
-    1 is above 0. At ε = 0.001 and distances from {_FAR:g} (in standard deviations): below {_LEFT:g} % of its maximum.
-    """
+    """Compare the reach of patches over ε, and their influence far away with the largest."""
 
     def influence(what: Callable[[Arrays, int], float | None], size: str, n: int, epsilon: float = _EPSILON) -> Series:
         model = {**_model(TWO_MOONS, n), "epsilon": epsilon}
@@ -158,13 +151,8 @@ def influence_decays(evidence: Evidence) -> list[Comparison | str]:
     ]
 
 
-@claim(13, "Figures 3 and 6", _TWO_MOONS_STUDIES, _MNIST_STUDIES)
 def patches_change_little(evidence: Evidence) -> list[Comparison | str]:
-    """A patch barely changes the other predictions, whatever the label.
-
-    Part of the 4,000 new points (10,000 test images) that the worst patched case changes, with the η of the authors'
-    code: below {_BARELY:g} %, with 2, 16 and 128 prototypes on Two Moons and 20 on MNIST.
-    """
+    """Return the predictions that the worst patched case changes."""
 
     def compared(size: str) -> list[Comparison]:
         cells = ((TWO_MOONS, 2), (TWO_MOONS, 16), (TWO_MOONS, 128), (MNIST, 20))
@@ -178,13 +166,8 @@ def patches_change_little(evidence: Evidence) -> list[Comparison | str]:
     return [*compared(_AUTHORS), *_other_sizes(compared)]
 
 
-@claim(19, "Figures 3 and 6", _TWO_MOONS_STUDIES)
 def patches_do_no_damage(evidence: Evidence) -> list[Comparison | str]:
-    """With 16 or more prototypes patches do no damage.
-
-    Mean loss of accuracy on 4,000 new points by a patch with the η of the authors' code: below {_NO_DAMAGE:g} points,
-    with 16 and 128 prototypes.
-    """
+    """Return the losses of accuracy by a patch."""
 
     def compared(size: str) -> list[Comparison]:
         losses = (combine(f"loss of accuracy, {n} prototypes", float, _loss(evidence, n, size)) for n in (16, 128))

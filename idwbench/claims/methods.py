@@ -5,25 +5,20 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.claims.definitions import claim, combine
+from idwbench.claims.definitions import combine
 from idwbench.claims.evidence import TWO_MOONS, Arrays, Evidence
 from idwbench.claims.findings import Comparison
 from idwbench.runs.datasets import parse_dataset
 
-__all__ = ["NEIGHBOURS", "neighbour_distance", "uniform_neighbour_distance"]
+__all__ = ["NEIGHBOURS", "keys_are_where_data_is_dense", "neighbour_distance", "uniform_neighbour_distance"]
 
 # A place is the denser, the nearer its 10th nearest training point.
 NEIGHBOURS = 10
 _UNIFORM_POINTS = 10_000
 
 
-@claim(22, "review: data-dense", "paper_two_moons")
 def keys_are_where_data_is_dense(evidence: Evidence) -> list[Comparison | str]:
-    """Keys go where the data is dense.
-
-    Median distance from idw's keys to the {NEIGHBOURS}th nearest training point of Two Moons, with 16 and 128
-    prototypes: below that from the training points themselves, each of which counts as its own nearest.
-    """
+    """Compare the density at keys with that at training points."""
     from idwbench.data.loading import load_dataset
 
     data = load_dataset(parse_dataset(TWO_MOONS)).train.inputs.astype(np.float64)

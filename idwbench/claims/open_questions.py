@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from idwbench.claims.definitions import Series, claim, difference
+from idwbench.claims.definitions import Series, difference
 from idwbench.claims.evidence import Evidence
 from idwbench.claims.findings import Comparison, mean_label
 from idwbench.report.lookups import lookup_capacities
 from idwbench.runs.config import RunConfig
 
-__all__: list[str] = []
+__all__ = ["recalls_more"]
 
 _DIMENSIONS = (16, 64)
 _TABLES: dict[str, dict[str, Any]] = {
@@ -19,13 +19,8 @@ _TABLES: dict[str, dict[str, Any]] = {
 }
 
 
-@claim(33, "open: memory", "hash_table_capacity", publication="family")
 def recalls_more(evidence: Evidence) -> list[Comparison | str]:
-    """IDW attention recalls more items than scaled dot attention.
-
-    Number of random pairs that are recalled in 99 % of the queries, noise 0.2, softmax, 16 and 64 dimensions: idw
-    (p = 2) above scaled dot.
-    """
+    """Compare capacities."""
     compared: list[Comparison | str] = []
     by_name = {name: _capacities(evidence, **model) for name, model in _TABLES.items()}
     for d in sorted({*_DIMENSIONS, *(d for capacities in by_name.values() for d in capacities)}):

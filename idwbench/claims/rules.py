@@ -1,10 +1,11 @@
-"""Rules that are data: the claims of `claims.yaml`, where the entries of a rule are explained."""
+"""The claims of `claims.yaml`, and the rules of them that are data, whose entries are explained there."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from importlib.resources import files
 from itertools import product
 from operator import sub, truediv
@@ -30,8 +31,18 @@ def read_claims() -> list[Claim]:
     return [_claim(**facts) for facts in content["claims"]]
 
 
-def _claim(*, compare: Sequence[Entry], sweeps: Sequence[str], **facts: Any) -> Claim:
-    return Claim(rule=partial(_judged, compare), sweeps=tuple(sweeps), **facts)
+def _claim(
+    *, rule: str = "", compare: Sequence[Entry] = (), test: str, sweeps: Sequence[str] = (), **facts: Any
+) -> Claim:
+    """Return a claim whose rule is the name of a function, ``formulas.gradients``, or data.
+
+    A name in braces in the test stands for a constant of the function's module.
+    """
+    if not rule:
+        return Claim(rule=partial(_judged, compare), test=test, sweeps=tuple(sweeps), **facts)
+    module, _, function = rule.partition(".")
+    members = vars(import_module(f"idwbench.claims.{module}"))
+    return Claim(rule=members[function], test=test.format_map(members), sweeps=tuple(sweeps), **facts)
 
 
 def _judged(entries: Sequence[Entry], evidence: Evidence) -> list[Comparison | str]:

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from idwbench.claims import formulas, idw, methods, open_questions
 from idwbench.claims.definitions import Claim
 from idwbench.claims.evidence import Evidence
 from idwbench.claims.findings import Finding, findings, interval_label, number_label, outcome_label, telling
@@ -27,9 +26,7 @@ _METHOD = (
 )
 _COLOURS = {"holds": "green", "does not hold": "red", "undecided": "yellow", "not enough runs": "bright_black"}
 
-_THEMES = (formulas, idw, methods, open_questions)
-_BY_THEME = (member for theme in _THEMES for member in vars(theme).values() if isinstance(member, Claim))
-CLAIMS = tuple(sorted([*read_claims(), *_BY_THEME], key=lambda claim: claim.number))
+CLAIMS = tuple(read_claims())
 
 
 @dataclass(frozen=True)
