@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from idwbench.errors import ConfigError
-from idwbench.figures.lines import DASHES, Axis, Line, Panel, PanelRow, draw_rows, line_of_seeds
+from idwbench.figures.lines import Axis, Panel, PanelRow, draw_rows, lines_of, place_styles
 from idwbench.figures.runs import Selection, first_run, row_label
-from idwbench.figures.style import INK, class_colour, new_page, seeds_label, style_axes
+from idwbench.figures.style import INK, new_page, seeds_label, style_axes
 from idwbench.report.by_dataset import section_headers
 from idwbench.report.frame import Row
-from idwbench.report.labels import count_label
 from idwbench.report.summaries import Section
 from idwbench.runs.dataset_base import SequencePairsConfig
 from idwbench.runs.kinds.sequence_to_sequence import SequenceToSequenceConfig
@@ -40,11 +39,10 @@ def alignment_figure(selection: Selection) -> Figure:
     looked_up = [(one, rows) for one, rows in looked_up if rows]
     if not looked_up:
         raise ConfigError("one context vector has no alignment, and no other run is complete")
-    n_more = sum(len(rows[_MOST_COLUMNS:]) for _, rows in looked_up) + sum(
-        len(rows) for _, rows in looked_up[_MOST_ROWS:]
-    )
-    selection.leave_out(count_label(n_more, "other model") if n_more else "")
     shown = [(one, rows[:_MOST_COLUMNS]) for one, rows in looked_up[:_MOST_ROWS]]
+    n_more = sum(len(rows[_MOST_COLUMNS:]) for _, rows in looked_up)
+    n_more += sum(len(rows) for _, rows in looked_up[_MOST_ROWS:])
+    selection.leave_out_more(range(n_more), "other model")
     columns = max(len(rows) for _, rows in shown)
     caption = (
         "rows: the letters that the network writes, and the end; columns: the letters that it reads; "
@@ -80,9 +78,7 @@ def _draw_maps(line: Sequence[Axes], selection: Selection, section: Section, row
         style_axes(axes, has_grid=False)
         method, _, others = row_label(row).partition(", ")
         alignment = 100 * (first_run(row).metric("alignment") or 0.0)
-        axes.set_title(
-            "\n".join([method, " · ".join(filter(None, [others, f"{alignment:.0f} %"]))]), fontsize=9, color=INK
-        )
+        axes.set_title(f"{method}\n{f'{others} · ' if others else ''}{alignment:.0f} %", fontsize=9, color=INK)
     line[0].set_ylabel(section.config.dataset_label, fontsize=10, color=INK)
     for axes in line[len(rows) :]:
         axes.set_axis_off()
@@ -94,19 +90,17 @@ def accuracy_by_length_figure(selection: Selection) -> Figure:
     Raises:
         ConfigError: no run of this kind is complete.
     """
-    panels, left_out, n_seeds = [], 0, set()
     sections = selection.sections(selection.of_kind(_KIND))
-    labels = list(dict.fromkeys(row_label(row) for section in sections for row in section.rows if row.n))
-    for header, section in zip(section_headers(sections), sections, strict=True):
-        rows = [row for row in section.rows if row.n]
-        left_out += sum(labels.index(row_label(row)) >= _MOST_LINES for row in rows)
-        chosen = [row for row in rows if labels.index(row_label(row)) < _MOST_LINES]
-        n_seeds |= {row.n for row in chosen}
+    complete = [[row for row in section.rows if row.n] for section in sections]
+    styles = place_styles([*dict.fromkeys(row_label(row) for rows in complete for row in rows)][:_MOST_LINES])
+    drawn = [[row for row in rows if row_label(row) in styles] for rows in complete]
+    selection.leave_out_more(range(sum(map(len, complete)) - sum(map(len, drawn))), "other model")
+    panels, n_seeds = [], {row.n for rows in drawn for row in rows}
+    for header, section, rows in zip(section_headers(sections), sections, drawn, strict=True):
         config = section.config.dataset
         assert isinstance(config, SequencePairsConfig)
         title = f"{header} ({config.shortest} to {config.longest})"
-        panels.append(Panel(title, [_line(selection, row, labels.index(row_label(row))) for row in chosen]))
-    selection.leave_out(count_label(left_out, "other model") if left_out else "")
+        panels.append(Panel(title, lines_of(_points(selection, rows), styles)))
     caption = (
         f"line: mean over {seeds_label(n_seeds)}; band: mean ± sample standard deviation, within their range; "
         "in brackets the lengths of the training"
@@ -115,11 +109,10 @@ def accuracy_by_length_figure(selection: Selection) -> Figure:
     return draw_rows([PanelRow("", y, panels[:_MOST_ROWS])], x, [caption], shared=True, height=2.6)
 
 
-def _line(selection: Selection, row: Row, place: int) -> Line:
-    """Return the line of a model; `place` is its colour and dash."""
-    values: dict[float, dict[int, float]] = {}
-    for run in row.complete:
-        arrays = selection.store.load_arrays(run.run_key)
-        for length, value in zip(arrays["lengths"], arrays["exact_match_by_length"], strict=True):
-            values.setdefault(float(length), {})[run.config.seed] = float(value)
-    return line_of_seeds(row_label(row), class_colour(place), DASHES[place // 5 % len(DASHES)], values)
+def _points(selection: Selection, rows: Sequence[Row]) -> Iterator[tuple[str, float, int, float]]:
+    """Yield the label of each model, and the exact match of its seeds by length."""
+    for row in rows:
+        for run in row.complete:
+            arrays = selection.store.load_arrays(run.run_key)
+            for length, value in zip(arrays["lengths"], arrays["exact_match_by_length"], strict=True):
+                yield row_label(row), float(length), run.config.seed, float(value)

@@ -62,16 +62,14 @@ def attended_classes_figure(selection: Selection) -> Figure:
 
 def _collect(selection: Selection) -> list[_Setting]:
     """Return the numbers of the first settings on data of several parts; the others are left out."""
-    sections = selection.sections(selection.of_kind("mlp"))
-    rows = [row for section in sections for row in section.rows if row.n]
-    known = [one for row in rows for one in [_setting(selection, row)] if one is not None]
+    rows = [row for section in selection.sections(selection.of_kind("mlp")) for row in section.rows if row.n]
+    known = [*filter(None, (_setting(selection, row) for row in rows))]
     if not known:
         hint = "run the sweep dual_parts, or train joint and sequence data sets again"
         raise ConfigError(f"no complete run on data of several parts has the array {_ARRAY}", hint=hint)
     if missing := len(rows) - len(known):
         selection.leave_out(f"{count_label(missing, 'setting')} without several parts or without the array {_ARRAY}")
-    others = known[_MOST_SETTINGS:]
-    selection.leave_out(count_label(len(others), "other setting") if others else "")
+    selection.leave_out_more(known[_MOST_SETTINGS:], "other setting")
     return known[:_MOST_SETTINGS]
 
 
@@ -121,22 +119,13 @@ def _draw_map(axes: Axes, shares: NDArray[np.float64], parts: Sequence[str]) -> 
     for place in range(1, len(parts)):
         axes.axhline(place * n_classes - 0.5, color=QUIET, linewidth=0.8)
         axes.axvline(place * n_classes - 0.5, color=QUIET, linewidth=0.8)
-    for place, name in enumerate(parts):
+    words: dict[str, Any] = {"fontsize": 7.0, "color": QUIET, "textcoords": "offset points", "parse_math": False}
+    below: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "top"}
+    beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "center", "rotation": 90}
+    for place, name in enumerate(map(clean_text, parts)):
         middle = place * n_classes + (n_classes - 1) / 2
-        words: dict[str, Any] = {"fontsize": 7.0, "color": QUIET, "textcoords": "offset points", "parse_math": False}
-        axes.annotate(
-            clean_text(name), (middle, 0), (0, -11), xycoords=("data", "axes fraction"), ha="center", va="top", **words
-        )
-        axes.annotate(
-            clean_text(name),
-            (0, middle),
-            (-11, 0),
-            xycoords=("axes fraction", "data"),
-            ha="right",
-            va="center",
-            rotation=90,
-            **words,
-        )
+        axes.annotate(name, (middle, 0), (0, -11), **below, **words)
+        axes.annotate(name, (0, middle), (-11, 0), **beside, **words)
     for spine in axes.spines.values():
         spine.set(color=RULE)
     return image

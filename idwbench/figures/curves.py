@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 import numpy as np
@@ -11,7 +10,7 @@ from matplotlib.figure import Figure
 
 from idwbench.attention.scores import METHODS
 from idwbench.errors import ConfigError
-from idwbench.figures.lines import DASHES, Axis, Line, Panel, PanelRow, draw_rows, has_range, line_of_seeds
+from idwbench.figures.lines import DASHES, Axis, Line, Panel, PanelRow, Style, draw_rows, has_range, lines_of
 from idwbench.figures.runs import Selection
 from idwbench.figures.style import CLASS_COLOURS, class_colour, method_colour, seeds_label
 from idwbench.report.frame import Row
@@ -80,14 +79,13 @@ def _rows(selection: Selection, section: Section, points: Points, *, has_heading
         for count in counts[:_MOST_COLUMNS]:
             title = count_label(count, "prototype") if count else "without prototypes" if any(counts) else ""
             chosen = [row for row in models if row.model.prototypes == count and _label(row.model) in styles]
-            lines = [_line(row, points, which, *styles[_label(row.model)]) for row in chosen]
-            panels.append(Panel(title, [line for line in lines if line is not None]))
+            panels.append(Panel(title, _lines(chosen, points, which, styles)))
         if any(panel.lines for panel in panels):
             rows.append(PanelRow(section.title if has_heading and not rows else "", axis, panels))
     return rows
 
 
-def _styles(models: Sequence[ModelConfig]) -> tuple[dict[str, tuple[str, str]], list[str]]:
+def _styles(models: Sequence[ModelConfig]) -> tuple[dict[str, Style], list[str]]:
     """Return colour and dash by label, and the labels that are left out: there are not enough of them.
 
     The colour is that of the method, of which each setting has a dash. If there is one method, or if models have other
@@ -96,7 +94,7 @@ def _styles(models: Sequence[ModelConfig]) -> tuple[dict[str, tuple[str, str]], 
     labels = list(dict.fromkeys((model.method, _label(model)) for model in models))
     methods = {method for method, _ in labels}
     if methods <= METHODS.keys() and (len(methods) > 1 or len(labels) == 1):
-        styles: dict[str, tuple[str, str]] = {}
+        styles: dict[str, Style] = {}
         for method, group in groupby(sorted(labels, key=lambda label: label[0]), key=lambda label: label[0]):
             styles |= {label: (method_colour(method), dash) for (_, label), dash in zip(group, DASHES, strict=False)}
     else:
@@ -109,14 +107,16 @@ def _label(model: ModelConfig) -> str:
     return " ".join(filter(None, (model.method, model.parameters_label)))
 
 
-def _line(row: Row, points: Points, which: tuple[str, str], colour: str, dash: str) -> Line | None:
-    """Return the values of all seeds at all epochs, NaN where a run has none; None without any, or for one epoch."""
-    values: dict[float, dict[int, float]] = defaultdict(dict)
-    for seed, run in enumerate(row.complete):
-        for point in points[run.run_key]:
-            values[point.epoch] |= {seed: point.values[which]} if which in point.values else {}
-    line = line_of_seeds(_label(row.model), colour, dash, values)
-    return line if len(values) > 1 and np.isfinite(line.values).any() else None
+def _lines(rows: Sequence[Row], points: Points, which: tuple[str, str], styles: Mapping[str, Style]) -> list[Line]:
+    """Return the lines of models with several epochs: the values of all seeds, NaN where a run has none."""
+    found = (
+        (_label(row.model), point.epoch, seed, point.values[which])
+        for row in rows
+        for seed, run in enumerate(row.complete)
+        for point in points[run.run_key]
+        if which in point.values
+    )
+    return [line for line in lines_of(found, styles) if len(line.x) > 1 and np.isfinite(line.values).any()]
 
 
 def _caption(rows: Sequence[PanelRow]) -> str:

@@ -32,7 +32,6 @@ from idwbench.explanations.memory import Outputs, Request, task_names
 from idwbench.figures.runs import Selection, first_run
 from idwbench.figures.style import INK, QUIET, RULE, class_colour, clean_text, new_page, style_axes
 from idwbench.figures.tiles import WRONG, Picture, Tile, TileGrid, Words, draw_tiles
-from idwbench.report.labels import count_label
 from idwbench.results.records import StoredRun
 from idwbench.runs.kinds.mlp import MlpConfig
 
@@ -122,7 +121,7 @@ def _draw_answer(part: SubFigure, explained: Explanation) -> None:
     bars = right.subplots()
     after = None if explained.effect is None else explained.effect.answer.probabilities
     names, marked = explained.class_names, explained.answer.label
-    _draw_class_bars(bars, explained.answer.probabilities, names, marked, after)
+    _draw_class_bars(bars, explained.answer.probabilities, names, marked, after=after)
     title = "probability" if after is None else "probability: hollow before, filled after"
     bars.set_title(title, fontsize=8.5, color=INK, loc="left")
 
@@ -196,56 +195,42 @@ def _draw_class_bars(
     heights: NDArray[np.floating],
     names: Sequence[str],
     marked: int | None = None,
+    *,
     after: NDArray[np.floating] | None = None,
+    tasks: Sequence[str] = (),
 ) -> None:
     """Draw a bar for each class in its colour.
 
     Args:
         axes: The panel.
-        heights: (classes,).
+        heights: (classes,), or (tasks, classes).
         names: Names of the classes.
         marked: The class whose name is bold.
         after: Heights of a second bar beside each first one, which then is hollow.
+        tasks: Names of the parts of the data, whose bars stand beside each other with the numbers of the classes.
     """
-    places = np.arange(len(heights))
-    colours = [class_colour(place) for place in range(len(heights))]
+    n, colours = len(names), [class_colour(label) for label in range(len(names))]
+    places = np.add.outer(np.arange(max(len(tasks), 1)) * (n + 1), np.arange(n))
     if after is None:
-        axes.bar(places, heights, 0.72, color=colours)
+        axes.bar(places.ravel(), heights.ravel(), 0.8 if tasks else 0.72, color=colours * len(places))
     else:
-        axes.bar(places - 0.2, heights, 0.36, facecolor="none", edgecolor=colours, linewidth=1.0)
-        axes.bar(places + 0.2, after, 0.36, color=colours)
-    is_short = len(names) * max(map(len, names)) <= _SHORT
-    _label_bars(axes, places, names, marked, 7.5 if is_short else 6.5)
-    axes.tick_params(axis="x", rotation=0 if is_short else 90)
-
-
-def _label_bars(axes: Axes, places: NDArray[np.integer], names: Sequence[str], marked: int | None, size: float) -> None:
-    """Write the names of classes below bars at `places`, in their colours, once for each part of the data."""
+        axes.bar(places[0] - 0.2, heights, 0.36, facecolor="none", edgecolor=colours, linewidth=1.0)
+        axes.bar(places[0] + 0.2, after, 0.36, color=colours)
     axes.axhline(0, color=RULE, linewidth=0.8)
-    axes.set_xlim(-0.6, places[-1] + 0.6)
+    axes.set_xlim(-0.6, places.max() + 0.6)
     _style(axes)
     axes.grid(False, axis="x")
-    words = [clean_text(name) for name in names] * (len(places) // len(names))
-    axes.set_xticks(places, words, fontsize=size, parse_math=False)
+    words = [str(label) for label in range(n)] if tasks else [clean_text(name) for name in names]
+    is_short = n * max(map(len, words)) <= _SHORT
+    size = 6.0 if tasks else 7.5 if is_short else 6.5
+    axes.set_xticks(places.ravel(), words * len(places), fontsize=size, parse_math=False)
+    axes.tick_params(axis="x", rotation=0 if is_short else 90)
     for place, text in enumerate(axes.get_xticklabels()):
-        label = place % len(names)
-        text.set(color=class_colour(label), weight="bold" if label == marked else "normal")
-
-
-def _draw_task_bars(
-    axes: Axes, tasks: Sequence[ClassAttention], names: Sequence[str], marked: int | None = None
-) -> None:
-    """Draw the bars of each class for one part of the data beside those of the next, with the number of the class."""
-    places = np.concatenate([number * (len(names) + 1) + np.arange(len(names)) for number in range(len(tasks))])
-    colours = [class_colour(label) for label in range(len(names))] * len(tasks)
-    axes.bar(places, np.concatenate([part.totals for part in tasks]), 0.8, color=colours)
-    _label_bars(axes, places, [str(label) for label in range(len(names))], marked, 6.0)
-    for number, part in enumerate(tasks):
-        middle = number * (len(names) + 1) + (len(names) - 1) / 2
-        axes.annotate(
-            clean_text(part.task), (middle, 0), (0, -14), xycoords=("data", "axes fraction"), fontsize=6.5, color=QUIET,
-            textcoords="offset points", ha="center", va="top", parse_math=False,
-        )  # fmt: skip
+        text.set(color=colours[place % n], weight="bold" if place % n == marked else "normal")
+    below: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "parse_math": False}
+    for task, middle in zip(tasks, places.mean(axis=1), strict=True) if tasks else ():
+        style: dict[str, Any] = {"fontsize": 6.5, "color": QUIET, "ha": "center", "va": "top"}
+        axes.annotate(clean_text(task), (middle, 0), (0, -14), **style, **below)
 
 
 def _draw_class_curves(axes: Axes, curves: Sequence[NDArray[np.floating]], style: str = "-") -> None:
@@ -292,8 +277,7 @@ def collect_attention(selection: Selection, top: int = 1) -> tuple[list[Explanat
     sections = selection.sections(selection.of_kind("mlp"))
     rows = [(section, row) for section in sections for row in section.rows if row.n]
     rows = [(section, row) for section, row in rows if isinstance(row.model, MlpConfig) and row.model.record]
-    if len(rows) > _MOST_PANELS:
-        selection.leave_out(count_label(len(rows) - _MOST_PANELS, "other setting"))
+    selection.leave_out_more(rows[_MOST_PANELS:], "other setting")
     panels, missing = [], []
     for section, row in rows[:_MOST_PANELS]:
         try:
@@ -301,8 +285,7 @@ def collect_attention(selection: Selection, top: int = 1) -> tuple[list[Explanat
         except RecordingError as error:
             missing.append(f"{section.config.dataset_label}: {error}")
     if not panels:
-        problem = missing[0] if missing else "no complete run of kind 'mlp' was recorded"
-        raise ConfigError(problem)
+        raise ConfigError(missing[0] if missing else "no complete run of kind 'mlp' was recorded")
     selection.leave_out(*missing)
     return panels, list(dict.fromkeys(section.title for section, _ in rows[:_MOST_PANELS]))
 
@@ -352,10 +335,8 @@ def _draw_attention_by_class(panels: Sequence[Explanation], sources: Sequence[st
             for part_of_data, style in zip(parts_of_data, _LINE_STYLES, strict=False):
                 _draw_class_curves(above, part_of_data.curves, style)
             above.set_title(layer.name, fontsize=9.5, color=INK, loc="left")
-            if layer.tasks:
-                _draw_task_bars(below, layer.tasks, explained.class_names, explained.answer.label)
-            else:
-                _draw_class_bars(below, layer.totals, explained.class_names, explained.answer.label)
+            totals, tasks = np.stack([one.totals for one in parts_of_data]), [one.task for one in layer.tasks]
+            _draw_class_bars(below, totals, explained.class_names, explained.answer.label, tasks=tasks)
     return figure
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
+import pandas
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
-from idwbench.figures.lines import DASHES, Axis, Line, Panel, PanelRow, draw_rows, line_of_seeds
+from idwbench.figures.lines import Axis, Line, Panel, PanelRow, draw_rows, lines_of, place_styles
 from idwbench.figures.runs import Selection
-from idwbench.figures.style import class_colour, seeds_label
+from idwbench.figures.style import seeds_label
 from idwbench.report.frame import Row
-from idwbench.report.labels import count_label
 from idwbench.runs.metrics import LAYER_STATISTICS
 
 __all__ = ["layer_statistics_figure"]
@@ -26,8 +25,6 @@ _AXES = {
     "score_gradient_norm": Axis("gradient by scores", base=10),
 }
 _MOST_LINES, _MOST_LAYERS = 10, 5
-
-Arrays = Mapping[str, NDArray[np.generic]]
 
 
 def layer_statistics_figure(selection: Selection) -> Figure:
@@ -43,68 +40,50 @@ def layer_statistics_figure(selection: Selection) -> Figure:
         raise ConfigError("no complete run has statistics of layers", hint="train networks with statistics: true")
     section = selection.first_section(runs)
     rows = [row for row in section.rows if row.n]
-    selection.leave_out(*([count_label(len(rows) - _MOST_LINES, "other model")] if rows[_MOST_LINES:] else []))
+    selection.leave_out_more(rows[_MOST_LINES:], "other model")
     rows = rows[:_MOST_LINES]
-    arrays = {run.run_key: selection.store.load_arrays(run.run_key) for row in rows for run in row.complete}
-    layers = _layers([*arrays.values()])
-    selection.leave_out(*([f"layers {', '.join(layers[_MOST_LAYERS:])}"] if layers[_MOST_LAYERS:] else []))
     labels = _labels(rows)
-    lines = {
-        name: [Panel(layer, _lines(rows, labels, arrays, name, layer)) for layer in layers[:_MOST_LAYERS]]
-        for name in LAYER_STATISTICS
-    }
-    panels = [PanelRow("", _AXES[name], each) for name, each in lines.items() if any(panel.lines for panel in each)]
+    table = pandas.concat(
+        _measured(label, seed, selection.store.load_arrays(run.run_key))
+        for label, row in zip(labels, rows, strict=True)
+        for seed, run in enumerate(row.complete)
+    )
+    scored = {*table[(table.statistic == "score_variance") & table.value.notna()].layer}
+    layers = [layer for layer in table.layer.unique() if layer in scored or not scored]
+    selection.leave_out(f"layers {', '.join(layers[_MOST_LAYERS:])}" if layers[_MOST_LAYERS:] else "")
+    drawn = []
+    for name in LAYER_STATISTICS:
+        panels = [Panel(layer, _lines(table, name, layer, labels)) for layer in layers[:_MOST_LAYERS]]
+        drawn += [PanelRow("", _AXES[name], panels)] if any(panel.lines for panel in panels) else []
     caption = (
         f"{section.title}; line: mean over {seeds_label({row.n for row in rows})}, of logarithms where the axis has "
         "them; gradient: norm of that of a batch's mean loss by all parameters of the layer, and by those that act "
         "through the scores alone"
     )
-    steps = sorted({step for each in arrays.values() for step in each["statistics.steps"].tolist()})
-    return draw_rows(panels, Axis("updates", base=10, ticks=_ticks(steps)), [caption], height=1.9)
+    # 0 and the powers of ten.
+    ticks = [step for step in sorted({*table.step}) if step == 0 or step == 10 ** (len(str(step)) - 1)]
+    return draw_rows(drawn, Axis("updates", base=10, ticks=ticks), [caption], height=1.9)
 
 
-def _ticks(steps: Sequence[int]) -> list[int]:
-    """Return 0 and the powers of ten among the steps."""
-    return [step for step in steps if step == 0 or step == 10 ** (len(str(step)) - 1)]
+def _measured(label: str, seed: int, arrays: Mapping[str, NDArray[np.generic]]) -> pandas.DataFrame:
+    """Return the statistics of one run: a row for each of them, each step and each layer."""
+    layers, steps = arrays["statistics.layers"].tobytes().decode().split("\n"), arrays["statistics.steps"]
+    tables = []
+    for name in LAYER_STATISTICS:
+        values = pandas.DataFrame(np.asarray(arrays[f"statistics.{name}"], np.float64), steps, layers)
+        long = values.rename_axis("step").melt(var_name="layer", ignore_index=False).reset_index()
+        tables.append(long.assign(label=label, seed=seed, statistic=name))
+    return pandas.concat(tables)
 
 
-def _names(arrays: Arrays) -> list[str]:
-    return arrays["statistics.layers"].tobytes().decode().split("\n")
-
-
-def _layers(every: Sequence[Arrays]) -> list[str]:
-    """Return the layers that have scores in some run, or all layers if none has."""
-    names = list(dict.fromkeys(name for arrays in every for name in _names(arrays)))
-    scored = {
-        name
-        for arrays in every
-        for name, column in zip(_names(arrays), np.transpose(arrays["statistics.score_variance"]), strict=True)
-        if np.isfinite(np.asarray(column, np.float64)).any()
-    }
-    return [name for name in names if name in scored or not scored]
-
-
-def _lines(
-    rows: Sequence[Row], labels: Sequence[str], arrays: Mapping[str, Arrays], statistic: str, layer: str
-) -> list[Line]:
+def _lines(table: pandas.DataFrame, statistic: str, layer: str, labels: Sequence[str]) -> list[Line]:
     """Return a line for each model that has the layer and the statistic there."""
-    lines = []
-    for place, row in enumerate(rows):
-        values: dict[float, dict[int, float]] = {}
-        for seed, run in enumerate(row.complete):
-            one = arrays[run.run_key]
-            if layer not in _names(one):
-                continue
-            column: Any = one[f"statistics.{statistic}"][:, _names(one).index(layer)]
-            for step, value in zip(one["statistics.steps"].tolist(), column.tolist(), strict=True):
-                values.setdefault(step, {})[seed] = value
-        # A statistic that is 0 has no logarithm: the gradient of values that do not depend on the scores.
-        is_geometric = _AXES[statistic].base is not None
-        values = {step: {s: v for s, v in own.items() if v > 0 or not is_geometric} for step, own in values.items()}
-        if any(np.isfinite(value) for own in values.values() for value in own.values()):
-            dash = DASHES[place // 5 % len(DASHES)]
-            lines.append(line_of_seeds(labels[place], class_colour(place), dash, values, geometric=is_geometric))
-    return lines
+    is_geometric = _AXES[statistic].base is not None
+    own = table[(table.statistic == statistic) & (table.layer == layer) & np.isfinite(table.value)]
+    # A statistic that is 0 has no logarithm: the gradient of values that do not depend on the scores.
+    own = own[own.value > 0] if is_geometric else own
+    points = zip(own.label, own.step, own.seed, own.value, strict=True)
+    return lines_of(points, place_styles(labels), geometric=is_geometric)
 
 
 def _labels(rows: Sequence[Row]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from idwbench.figures.style import INK, QUIET, new_page, style_axes
+from idwbench.figures.style import INK, QUIET, class_colour, new_page, style_axes
 
 __all__ = [
     "DASHES",
@@ -24,12 +24,14 @@ __all__ = [
     "Line",
     "Panel",
     "PanelRow",
+    "Style",
     "draw_block",
     "draw_rows",
     "has_range",
     "legend_handles",
-    "line_of_seeds",
     "line_spread",
+    "lines_of",
+    "place_styles",
 ]
 
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":")
@@ -38,6 +40,7 @@ _FEW = 3  # number of lines of a panel up to which their range is drawn too
 _DECADES = 2.0  # range of a logarithmic axis up to which it has ticks between powers of its base
 
 Floats = NDArray[np.float64]
+Style = tuple[str, Any]  # colour and dash
 
 
 @dataclass(frozen=True)
@@ -63,12 +66,31 @@ class Line:
     quartiles: bool = False
 
 
-def line_of_seeds(
-    label: str, colour: str, dash: str, values: Mapping[float, Mapping[int, float]], **options: bool
-) -> Line:
-    """Return the line of values by x and seed; `options` are those of `Line`."""
-    table = pandas.DataFrame({x: pandas.Series(values[x], dtype=np.float64) for x in sorted(values)})
-    return Line(label, colour, dash, table.columns.to_numpy(np.float64), table.to_numpy(), **options)
+def lines_of(
+    points: Iterable[tuple[str, float, int, float]], styles: Mapping[str, Style], **options: Any
+) -> list[Line]:
+    """Return a line for each label, in the order of their first points.
+
+    Args:
+        points: Label, x, seed and value of each.
+        styles: Colour and dash by label.
+        options: Those of `Line`.
+    """
+    table = pandas.DataFrame(points, columns=["label", "x", "seed", "value"])
+    lines = []
+    for label, own in table.groupby("label", sort=False):
+        values = own.pivot(index="seed", columns="x", values="value")
+        x = values.columns.to_numpy(np.float64)
+        lines.append(Line(str(label), *styles[str(label)], x, values.to_numpy(np.float64), **options))
+    return lines
+
+
+def place_styles(labels: Sequence[str], *, markers: bool = False) -> dict[str, Style]:
+    """Return colour and dash of each label by its place; lines of points have no dash."""
+    return {
+        label: (class_colour(place), "none" if markers else DASHES[place // 5 % len(DASHES)])
+        for place, label in enumerate(labels)
+    }
 
 
 @dataclass(frozen=True)

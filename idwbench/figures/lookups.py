@@ -9,10 +9,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from idwbench.errors import ConfigError
-from idwbench.figures.lines import DASHES, Axis, Line, Panel, PanelRow, draw_rows, line_of_seeds
+from idwbench.figures.lines import Axis, Line, Panel, PanelRow, Style, draw_rows, lines_of, place_styles
 from idwbench.figures.runs import Selection
 from idwbench.figures.style import INK, QUIET, class_colour, seeds_label
-from idwbench.report.labels import count_label
 from idwbench.report.lookups import (
     Capacities,
     LookupRuns,
@@ -44,17 +43,18 @@ def recall_figure(selection: Selection) -> Figure:
     sizes = Counter(each.data for each in models for _ in each.runs)
     data = max(sizes, key=lambda name: sizes[name])
     selection.leave_out(*(name for name in sizes if name != data))
-    models, n_others = _first([each for each in models if each.data == data])
-    selection.leave_out(count_label(n_others, "other model") if n_others else "")
+    models = [each for each in models if each.data == data]
+    labels, others = _first_labels(models)
+    selection.leave_out_more(others, "other model")
+    models, styles = [each for label in labels for each in models if each.label == label], place_styles(labels)
     dimensions = sorted({d for each in models for d in each.dimensions})
     shown = dimensions[:: -(-len(dimensions) // _MOST_PANELS)]
     omitted = ", ".join(str(d) for d in dimensions if d not in shown)
     selection.leave_out(f"dimensions {omitted}" if omitted else "")
     panels = []
     for d in shown:
-        recalls = [{n / d: each.values("recall", d, n) for n in each.items(d)} for each in models]
-        lines = [_line(models[place], place, values) for place, values in enumerate(recalls) if values]
-        panels.append(Panel(f"{d} dimensions", lines))
+        loads = [{n / d: each.values("recall", d, n) for n in each.items(d)} for each in models]
+        panels.append(Panel(f"{d} dimensions", _lines(models, loads, styles)))
     x, y = Axis("load: items / dimensions", base=2), Axis("recall in %", percent=True)
     return _draw(panels, x, y, [f"line: mean over {_seeds(models)}; band: {_SPREAD}", data])
 
@@ -66,7 +66,7 @@ def capacity_figure(selection: Selection) -> Figure:
         ConfigError: no run on the data set lookup is complete, or all seeds are below or above the items that were run.
     """
     models = lookup_runs(selection.runs)
-    labels = _labels(_first(models)[0])
+    labels, _ = _first_labels(models)
     capacities = [each for each in lookup_capacities(selection.runs) if each.of.label in labels]
     data = sorted({each.of.data for each in capacities})
     alone = len(data) == 1
@@ -97,11 +97,12 @@ def _capacity_lines(each: Capacities, place: int, *, with_law: bool) -> list[Lin
     if not whole:
         return []
     label = f"{each.of.label}: {law_label(each.fit)}" if with_law and each.fit else each.of.label
-    points = line_of_seeds(label, class_colour(place), "none", whole, markers=True, geometric=True)
-    if each.fit is None:
-        return [points]
-    d = np.linspace(min(whole), max(whole), 100)
-    return [points, Line("", class_colour(place), "-", d, predicted_capacity(each.fit, d)[np.newaxis])]
+    points = ((label, d, seed, items) for d, by_seed in whole.items() for seed, items in by_seed.items())
+    lines = lines_of(points, {label: (class_colour(place), "none")}, markers=True, geometric=True)
+    if each.fit is not None:
+        d = np.linspace(min(whole), max(whole), 100)
+        lines.append(Line("", class_colour(place), "-", d, predicted_capacity(each.fit, d)[np.newaxis]))
+    return lines
 
 
 def weight_entropy_figure(selection: Selection) -> Figure:
@@ -154,18 +155,14 @@ def _against_dimensions(
     sizes = Counter(items for each in chosen for _, items in each.runs)
     items = max(sizes, key=lambda n: (sizes[n], n))
     data, labels = list(dict.fromkeys(each.data for each in chosen)), _labels(chosen)
+    styles = place_styles(labels[:_MOST_LINES], markers=markers)
     panels = []
     for name in data[:_MOST_PANELS]:
-        models = [each for each in chosen if each.data == name and each.label in labels[:_MOST_LINES]]
+        models = [each for each in chosen if each.data == name and each.label in styles]
         dimensions = sorted({d for each in models for d, n in each.runs if n == items})
-        lines = reference(models[0], dimensions, items)
-        for each in models:
-            values: dict[float, dict[int, float]] = {
-                d: each.values(metric, d, items) for d in each.dimensions if (d, items) in each.runs
-            }
-            if any(values.values()):
-                lines.append(_line(each, labels.index(each.label), values, markers=markers))
-        panels.append(Panel(name, lines))
+        measured = [{float(d): each.values(metric, d, items) for d in dimensions} for each in models]
+        lines = _lines(models, measured, styles, markers=markers)
+        panels.append(Panel(name, reference(models[0], dimensions, items) + lines))
     selection.leave_out(*labels[_MOST_LINES:], *data[_MOST_PANELS:])
     selection.leave_out(f"other numbers of items than {items}" if len(sizes) > 1 else "")
     return panels, items
@@ -194,11 +191,18 @@ def _draw(panels: Sequence[Panel], x: Axis, y: Axis, caption: Sequence[str]) -> 
     return draw_rows(rows, x, caption, shared=True)
 
 
-def _line(each: LookupRuns, place: int, values: Mapping[float, Mapping[int, float]], *, markers: bool = False) -> Line:
-    """Return the line of a model for values by x and seed, where it has any; `place` is its colour and dash."""
-    dash = "none" if markers else DASHES[place // 5 % len(DASHES)]
-    measured = {x: by_seed for x, by_seed in values.items() if by_seed}
-    return line_of_seeds(each.label, class_colour(place), dash, measured, markers=markers)
+def _lines(
+    models: Sequence[LookupRuns],
+    measured: Sequence[Mapping[float, Mapping[int, float]]],
+    styles: Mapping[str, Style],
+    **options: bool,
+) -> list[Line]:
+    """Return the line of each model for its values by x and seed, if it has any."""
+    lines = []
+    for each, values in zip(models, measured, strict=True):
+        points = ((each.label, x, seed, value) for x, own in values.items() for seed, value in own.items())
+        lines += lines_of(points, styles, **options)
+    return lines
 
 
 def _tables(selection: Selection) -> list[LookupRuns]:
@@ -211,11 +215,10 @@ def _labels(models: Sequence[LookupRuns]) -> list[str]:
     return list(dict.fromkeys(each.label for each in models))
 
 
-def _first(models: list[LookupRuns]) -> tuple[list[LookupRuns], int]:
-    """Return the models of `_MOST_LINES` labels, those with softmax first, and the number of other labels."""
-    models = sorted(models, key=lambda each: getattr(each.model, "weighting", "") != "softmax")
-    labels = _labels(models)
-    return [each for each in models if each.label in labels[:_MOST_LINES]], len(labels[_MOST_LINES:])
+def _first_labels(models: Sequence[LookupRuns]) -> tuple[list[str], list[str]]:
+    """Return the labels of `_MOST_LINES` models, those with softmax first, and the others."""
+    labels = _labels(sorted(models, key=lambda each: getattr(each.model, "weighting", "") != "softmax"))
+    return labels[:_MOST_LINES], labels[_MOST_LINES:]
 
 
 def _seeds(models: Sequence[LookupRuns]) -> str:

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from idwbench.errors import ConfigError
 from idwbench.figures import plane
-from idwbench.figures.runs import Selection, first_run
+from idwbench.figures.runs import Model, Selection, first_run
 from idwbench.figures.style import INK, PAPER, QUIET, new_page, percent_label, seeds_label
 from idwbench.report.by_dataset import section_headers
 from idwbench.report.frame import Row
@@ -45,7 +45,6 @@ _LOGARITHMIC = 50.0  # ratio of the largest to the smallest mean from which colo
 _CAPTION = "mean ± sample standard deviation over {} seeds; light: better"
 
 Place = tuple[float, float]
-_Panel = tuple[Row, plane.PlanePicture]
 
 
 def moons_figure(selection: Selection) -> Figure:
@@ -58,27 +57,23 @@ def moons_figure(selection: Selection) -> Figure:
     """
     section = selection.first_section(selection.of_kind())
     models, data = selection.models(section), plane.plane_data(selection.dataset(section.config.dataset))
-    panels: dict[tuple[tuple[str, str], int], _Panel] = {}
-    for model in models:
-        config = model.row.model
-        picture = plane.plane_picture(config, model.arrays, data)
-        panels[(config.method, config.parameters_label), config.prototypes] = (model.row, picture)
-    rows = {row: plane.RowLabel(row[0], row[1].replace(", ", "\n")) for row, _ in panels}
-    columns = {n: count_label(n, "prototype") for n in sorted({n for _, n in panels})}
+    configs = [model.row.model for model in models]
+    places = [((config.method, config.parameters_label), config.prototypes) for config in configs]
+    rows = {row: plane.RowLabel(row[0], row[1].replace(", ", "\n")) for row, _ in places}
+    columns = {n: count_label(n, "prototype") for n in sorted({n for _, n in places})}
 
-    def draw(axes: Axes, panel: _Panel) -> None:
-        row, picture = panel
-        outside = plane.draw_plane(axes, picture, data)
+    def draw(axes: Axes, model: Model) -> None:
+        outside = plane.draw_plane(axes, plane.plane_picture(model.row.model, model.arrays, data), data)
         plane.draw_note(axes, f"{count_label(outside, 'key')} outside" if outside else "")
-        train, test = (row.statistics.get(split, Statistic(0.0, None, 0, {})) for split in ("train", "test"))
+        statistics = model.row.statistics
+        train, test = (statistics.get(split, Statistic(0.0, None, 0, {})) for split in ("train", "test"))
         axes.set_title(f"train {percent_label(train)}", loc="left", fontsize=8.5, color=QUIET, pad=3.5)
         weight = "bold" if test.best and len(rows) > 1 else "normal"
         axes.set_title(f"test {percent_label(test)}", loc="right", fontsize=9.5, color=INK, weight=weight, pad=3.5)
 
-    caption = _caption({row.n for row, _ in panels.values()}, has_best=len(rows) > 1, is_tested=section.is_tested)
-    legend = plane.legend_handles(data.dataset.class_names)
-    captions = [caption, section.title]
-    return plane.draw_plane_grid(panels, rows, columns, draw, data.extent, captions, legend, widest=4.2, title=0.3)
+    caption = _caption({model.row.n for model in models}, has_best=len(rows) > 1, is_tested=section.is_tested)
+    panels, captions = dict(zip(places, models, strict=True)), [caption, section.title]
+    return plane.draw_plane_grid(panels, rows, columns, draw, data, captions, widest=4.2, title=0.3)
 
 
 def _caption(counts: set[int], *, has_best: bool, is_tested: bool) -> str:
@@ -105,14 +100,14 @@ def power_epsilon_figure(selection: Selection) -> Figure:
 
     def draw(axes: Axes, row: Row) -> None:
         if not row.n:
-            plane.draw_empty(axes, _absence_label(row.n_diverged))
+            plane.draw_empty(axes, _diverged(row) or "no run")
             return
         picture = plane.plane_picture(row.model, selection.arrays(first_run(row).run_key), data, points=100)
         outside = plane.draw_plane(axes, picture, data, test=False, scale=0.4)
         if "test" in row.statistics:
             axes.set_title(percent_label(row.statistics["test"]), loc="left", fontsize=8.5, color=INK, pad=2.5)
-        notes = [f"{row.n_diverged} diverged" * bool(row.n_diverged), f"{outside} outside" * bool(outside)]
-        plane.draw_note(axes, ", ".join(filter(None, notes)), size=6.5)
+        notes = filter(None, (_diverged(row), f"{outside} outside" if outside else ""))
+        plane.draw_note(axes, ", ".join(notes), size=6.5)
 
     rows = {power: plane.RowLabel(f"p = {power:g}") for power, _ in grid}
     columns = {epsilon: f"ε = {epsilon:g}" for epsilon in sorted({epsilon for _, epsilon in grid})}
@@ -120,7 +115,7 @@ def power_epsilon_figure(selection: Selection) -> Figure:
     over = f", mean ± std over {seeds_label(counts)}; pictures show the lowest seed" if counts else ""
     captions = [f"above each panel: test accuracy in %{over}", f"{label} · {section.title}"]
     legend = plane.legend_handles(data.dataset.class_names, test=False)
-    return plane.draw_plane_grid(grid, rows, columns, draw, data.extent, captions, legend, widest=2.6, title=0.24)
+    return plane.draw_plane_grid(grid, rows, columns, draw, data, captions, legend, widest=2.6, title=0.24)
 
 
 def _collect_grid(selection: Selection, section: Section) -> tuple[str, dict[Place, Row]]:
@@ -153,9 +148,9 @@ def _label(model: ModelConfig) -> str:
     return " · ".join(words)
 
 
-def _absence_label(n_diverged: int) -> str:
-    """Return why a place has no result: ``no run``, or ``10 diverged``."""
-    return f"{n_diverged} diverged" if n_diverged else "no run"
+def _diverged(row: Row) -> str:
+    """Return ``10 diverged``, or an empty text."""
+    return f"{row.n_diverged} diverged" if row.n_diverged else ""
 
 
 @dataclass(frozen=True)
@@ -205,20 +200,13 @@ def collect_heat_maps(selection: Selection) -> tuple[list[HeatMap], str]:
     """
     sections = selection.sections(selection.of_kind())
     grids = [_collect_grid(selection, section) for section in sections]
-    label, rows = grids[0]
     headlines = [_headline(section, own) for section, (_, own) in zip(sections, grids, strict=True)]
     if len(sections) > 1:
-        titles = section_headers(sections)
-        maps = [
-            _heat_map(own, *headline, title) for (_, own), headline, title in zip(grids, headlines, titles, strict=True)
-        ]
-        models, metrics = ({*names} for names in ((name for name, _ in grids), starmap(_metric_title, headlines)))
-        words = [
-            " and ".join(sorted(models)),
-            sections[0].protocol,
-            " or ".join(sorted(metrics)),
-        ]
-        return maps, " · ".join(words)
+        drawn = zip(grids, headlines, section_headers(sections), strict=True)
+        models, metrics = {label for label, _ in grids}, {*starmap(_metric_title, headlines)}
+        source = (" and ".join(sorted(models)), sections[0].protocol, " or ".join(sorted(metrics)))
+        return [_heat_map(rows, *headline, title) for (_, rows), headline, title in drawn], " · ".join(source)
+    label, rows = grids[0]
     stored = {key for row in rows.values() for run in row.complete for key in run.metrics}
     shown = [headlines[0], *(("train", name) for name in _QUALITY if ("train", name) in stored)]
     missing = ", ".join(name for name in _QUALITY if ("train", name) not in stored)
@@ -243,9 +231,7 @@ def _heat_map(rows: Mapping[Place, Row], split: str, name: str, title: str) -> H
     cells = []
     for row in rows.values():
         values = pandas.Series([run.metric(name, split) for run in row.complete], dtype=np.float64).dropna()
-        diverged = f"{row.n_diverged} diverged" if row.n_diverged else ""
-        absence = "not measured" if row.n else _absence_label(row.n_diverged)
-        note = diverged if len(values) else absence
+        note = _diverged(row) if len(values) else "not measured" if row.n else _diverged(row) or "no run"
         cells.append({"mean": values.mean(), "std": values.std(), "n": len(values), "note": note})
     metric = METRICS[name]
     table = pandas.DataFrame(cells, pandas.MultiIndex.from_tuples(rows, names=("power", "epsilon")))
@@ -277,7 +263,7 @@ def _draw_heat_maps(maps: Sequence[HeatMap], source: str = "") -> Figure:
 
 def _draw_map(axes: Axes, one: HeatMap, places: pandas.MultiIndex, *, with_n: bool) -> None:
     powers, epsilons = places.levels
-    cells = one.cells.reindex(places).fillna({"note": _absence_label(0)})
+    cells = one.cells.reindex(places).fillna({"note": "no run"})
     means, norm = cells["mean"].to_numpy().reshape(len(powers), len(epsilons)), one.colours
     colours = matplotlib.colormaps["cividis" if one.higher_is_better else "cividis_r"].with_extremes(bad="#F7F7F7")
     # The page of a figure is white: edges are gaps between cells.

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from idwbench.attention.scores import get_method
 from idwbench.errors import ConfigError, ResultsError
 from idwbench.figures import lines, plane
-from idwbench.figures.lines import DASHES, Axis, Line, Panel, PanelRow
+from idwbench.figures.lines import DASHES, Axis, Line, Panel, PanelRow, Style
 from idwbench.figures.runs import Selection
 from idwbench.figures.style import INK, PAPER, QUIET, class_colour, draw_legend, new_page, percent_label, seeds_label
 from idwbench.report.labels import count_label
@@ -163,7 +163,7 @@ def draw_patches(panels: Sequence[PatchPanel], data: plane.PlaneData, source: st
     columns = {count: count_label(count, "prototype") for count in sorted({count for _, count in places})}
     captions, legend = [_caption({panel.n for panel in panels}), source], _legend_handles(names)
     draw = partial(_draw_panel, data)
-    return plane.draw_plane_grid(places, rows, columns, draw, data.extent, captions, legend, widest=3.6, title=0.44)
+    return plane.draw_plane_grid(places, rows, columns, draw, data, captions, legend, widest=3.6, title=0.44)
 
 
 def _draw_panel(data: plane.PlaneData, axes: Axes, panel: PatchPanel) -> None:
@@ -224,9 +224,9 @@ def patch_influence_figure(selection: Selection) -> Figure:
         styles[one] = (class_colour(len(_SIZES) + place), DASHES[1 + place % (len(DASHES) - 1)])
     labels = {one: f"ε = {one[1]:g}" if varied == "ε" else count_label(one[0], "prototype") for one in shown}
     settings = [_influence(arrays[one], _EXACT, labels[one], *styles[one]) for one in shown]
-    by_size = [(size, label, class_colour(size), DASHES[size]) for size, label in enumerate(_SIZES)]
-    sizes = [_influence(arrays[default], *one) for one in by_size]
-    calibration = [_calibration(arrays[default], *one) for one in by_size]
+    by_size = {label: (class_colour(size), DASHES[size]) for size, label in enumerate(_SIZES)}
+    sizes = [_influence(arrays[default], size, label, *by_size[label]) for size, label in enumerate(_SIZES)]
+    calibration = _calibration(arrays[default], by_size)
     first = studies[default][0]
     source = f"{first.config.model.label} · {summarise([first])[0].title}"
     caption = [*_influence_captions([*settings, *sizes], calibration[0]), *_notes(arrays[default]), source]
@@ -281,12 +281,15 @@ def _influence(studies: Sequence[Arrays], size: int, label: str, colour: str, da
     return Line(label, colour, dash, np.sqrt(lower * edges[1:]), values, quartiles=True)
 
 
-def _calibration(studies: Sequence[Arrays], size: int, label: str, colour: str, dash: Any) -> Line:
-    values: dict[float, dict[int, float]] = defaultdict(dict)
-    for seed, arrays in enumerate(studies):
-        for n, error in zip(arrays["calibration_patches"], arrays["calibration_error"][size], strict=True):
-            values[float(n)][seed] = float(error)
-    return lines.line_of_seeds(label, colour, dash, values)
+def _calibration(studies: Sequence[Arrays], styles: Mapping[str, Style]) -> list[Line]:
+    """Return the calibration error against the number of patches, for each size."""
+    points = (
+        (label, float(n), seed, float(error))
+        for seed, arrays in enumerate(studies)
+        for label, errors in zip(styles, arrays["calibration_error"], strict=True)
+        for n, error in zip(arrays["calibration_patches"], errors, strict=True)
+    )
+    return lines.lines_of(points, styles)
 
 
 def _notes(studies: Sequence[Arrays]) -> list[str]:

@@ -115,9 +115,9 @@ def draw_plane_grid(
     rows: Mapping[Any, RowLabel],
     columns: Mapping[Any, str],
     draw: Callable[[Axes, Panel], None],
-    extent: Extent,
+    data: PlaneData,
     caption: Sequence[str],
-    legend: Sequence[Line2D],
+    legend: Sequence[Line2D] = (),
     *,
     widest: float,
     title: float,
@@ -131,20 +131,21 @@ def draw_plane_grid(
         rows: Labels of the rows.
         columns: Labels of the columns.
         draw: A function that draws one.
-        extent: That of the data.
+        data: What all panels are about.
         caption: Sentences below the panels.
-        legend: Marks of the legend.
+        legend: Marks of the legend, by default `legend_handles`.
         widest: The largest width of a panel, in inches.
         title: The height above each, for what `draw` writes there.
     """
-    margin = 0.3 + max(
-        max(0.1 * len(row.text), *(0.072 * len(line) for line in row.below.split("\n"))) for row in rows.values()
-    )
-    ratio = (extent[3] - extent[2]) / (extent[1] - extent[0])
+    below = [line for row in rows.values() for line in row.below.split("\n")]
+    margin = 0.3 + max(0.1 * max(len(row.text) for row in rows.values()), 0.072 * max(map(len, below)))
+    left, right, bottom, top = data.extent
+    ratio = (top - bottom) / (right - left)
     tallest = (_TALLEST - 0.3) / len(rows) - title
     panel = min((_WIDTH - margin - _RIGHT) / len(columns), tallest / ratio, widest)
     height = len(rows) * (panel * ratio + title) + 0.3
-    figure, body = new_page(margin + _RIGHT + len(columns) * panel, height, caption, legend)
+    handles = legend or legend_handles(data.dataset.class_names)
+    figure, body = new_page(margin + _RIGHT + len(columns) * panel, height, caption, handles)
     engine = figure.get_layout_engine()
     assert isinstance(engine, ConstrainedLayoutEngine)
     engine.set(h_pad=0.06)

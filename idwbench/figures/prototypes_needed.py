@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from matplotlib.figure import Figure
 
 from idwbench.errors import ConfigError
-from idwbench.figures.lines import DASHES, Axis, Line, Panel, PanelRow, draw_rows, line_of_seeds, line_spread
+from idwbench.figures.lines import DASHES, Axis, Line, Panel, PanelRow, Style, draw_rows, line_spread, lines_of
 from idwbench.figures.runs import Selection, best_rows
 from idwbench.figures.style import QUIET, method_colour, seeds_label
 from idwbench.report.labels import constants_title, metric_label, sortable, varying_settings
@@ -46,9 +46,9 @@ def prototypes_needed_figure(selection: Selection) -> Figure:
     limit = memory.statistics[split]
     kernel = memory.config.model
     names = (kernel.method.replace("_kernel", " kernel"), kernel.parameters_label.split(", initialisation")[0])
-    all_data = line_of_seeds(
-        f"all data: {', '.join(filter(None, names))}", QUIET, "--", {count: limit.values for count in counts}
-    )
+    label = f"all data: {', '.join(filter(None, names))}"
+    on_all_data = ((label, count, seed, value) for count in counts for seed, value in limit.values.items())
+    all_data = lines_of(on_all_data, {label: (QUIET, "--")})
     seeds = seeds_label({int(n) for line in lines for n in line_spread(line)[-1]})
     over = f"{seeds}{' of the data' if memory.data_seeds else ''}"
     spread = f"Mean ± sample standard deviation over {over}, within the range of the seeds"
@@ -60,22 +60,23 @@ def prototypes_needed_figure(selection: Selection) -> Figure:
     drawn = [replace(line, x=shift * line.x, markers=True) for line, shift in zip(lines, shifts, strict=True)]
     x = Axis("number of learned prototypes", base=2, limits=(counts[0] / 1.25, counts[-1] * 1.25), ticks=counts)
     y = Axis(f"{split} {metric_label(metric.name)}", metric.percent)
-    return draw_rows([PanelRow("", y, [Panel("", [all_data, *drawn])])], x, captions, height=3.2)
+    return draw_rows([PanelRow("", y, [Panel("", [*all_data, *drawn])])], x, captions, height=3.2)
 
 
 def _lines(measured: Sequence[tuple[ModelConfig, Statistic]]) -> list[Line]:
     """Return a line for each method with its parameters; those of one method differ in their dashes."""
-    values: dict[tuple[str, str], dict[float, Mapping[int, float]]] = defaultdict(dict)
     models = [model for model, _ in measured]
-    for model, one in measured:
-        label = " ".join((model.method, *_telling_parts(model, models)))
-        values[model.method, label][model.prototypes] = one.values
-    lines: list[Line] = []
-    for method, label in sorted(values, key=lambda name: (sortable({"method": name[0]}), name[1])):
-        colour = method_colour(method)
-        dash = DASHES[sum(line.colour == colour for line in lines) % len(DASHES)]
-        lines.append(line_of_seeds(label, colour, dash, values[method, label]))
-    return lines
+    labelled = [(" ".join((model.method, *_telling_parts(model, models))), model, one) for model, one in measured]
+    labelled.sort(key=lambda each: (sortable({"method": each[1].method}), each[0]))
+    styles: dict[str, Style] = {}
+    for label, model, _ in labelled:
+        colour = method_colour(model.method)
+        dash = DASHES[sum(colour == other for other, _ in styles.values()) % len(DASHES)]
+        styles.setdefault(label, (colour, dash))
+    points = (
+        (label, model.prototypes, seed, value) for label, model, one in labelled for seed, value in one.values.items()
+    )
+    return lines_of(points, styles)
 
 
 def _telling_parts(model: ModelConfig, models: Sequence[ModelConfig]) -> list[str]:

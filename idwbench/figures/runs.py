@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -90,6 +90,10 @@ class Selection:
     def leave_out(self, *words: str) -> None:
         """Add a line for each text that is not empty."""
         self.left_out.extend(f"not drawn: {one}" for one in words if one)
+
+    def leave_out_more(self, others: Sized, word: str) -> None:
+        """Add a line with the number of `others`, if there are any."""
+        self.leave_out(count_label(len(others), word) if others else "")
 
     def of_kind(self, kind: str = "prototypes") -> list[StoredRun]:
         """Return the runs of a kind of model in any state.
