@@ -39,6 +39,11 @@ def draw(name, runs, **facts):
     return stored_drawing(name, Store(**facts), runs)  # type: ignore[arg-type]
 
 
+def draw_pairs(name, *pairs):
+    """Draw a figure of runs with their arrays."""
+    return draw(name, [run for run, _ in pairs], arrays={run.run_key: arrays for run, arrays in pairs})
+
+
 def made_run(config, test=0.9, state="complete", **metrics):
     """A stored run; `metrics` are those of the training data."""
     given = {("train", name): value for name, value in metrics.items()}
