@@ -37,7 +37,7 @@ def test_each_task_writes_what_its_name_says_and_knows_what_each_letter_is_writt
     assert task_of("copying").pieces("cab") == [Piece("c", 0, 1), Piece("a", 1, 2), Piece("b", 2, 3)]
     assert task_of("reversing").pieces("cab") == [Piece("b", 2, 3), Piece("a", 1, 2), Piece("c", 0, 1)]
     assert transliterated("anchis") == [
-        *(Piece("α", 0, 1), Piece("γ", 1, 2), Piece("χ", 2, 4), Piece("ι", 4, 5), Piece("ς", 5, 6)),
+        *(Piece("α", 0, 1), Piece("γ", 1, 2), Piece("χ", 2, 4), Piece("ι", 4, 5), Piece("ς", 5, 6))
     ]
     for name in SEQUENCE_TASKS:
         task = task_of(name)

@@ -151,9 +151,7 @@ def test_keys_of_a_network_are_the_training_images_with_the_nearest_features_at_
         draw("network_keys", [linear])
 
 
-def test_keys_of_dot_products_have_the_images_with_the_largest_products_and_many_heads_two_columns(
-    monkeypatch,
-):
+def test_keys_of_dot_products_have_the_images_with_the_largest_products_and_many_heads_two_columns(monkeypatch):
     dataset = use_dataset(monkeypatch, made_dataset(image_shape=(1, 2), class_names=("0", "1")))
     made = [network_run(dataset, head) for head in ("scaled_dot", "cosine", "idw", "neg_dist")]
     figure = draw("network_keys", [run for run, *_ in made], arrays={run.run_key: one for run, one, _ in made}).figure

@@ -41,12 +41,7 @@ def test_accuracy_by_length_is_the_mean_over_seeds_in_a_panel_for_each_data_set(
 
 
 def test_an_alignment_is_the_weights_of_what_the_network_writes_for_one_source():
-    pairs = [
-        writer(seed=1),
-        writer(weighting="straight_through"),
-        writer("reversing", "cosine"),
-        writer(seed=0),
-    ]
+    pairs = [writer(seed=1), writer(weighting="straight_through"), writer("reversing", "cosine"), writer(seed=0)]
     drawing = draw_pairs("alignment", *pairs, writer(method="context_vector"))
     maps = [axes for axes in drawing.figure.subfigs[0].axes if axes.images]
     soft, hard, _ = maps
@@ -177,7 +172,6 @@ def test_networks_without_scores_show_the_gradients_of_all_layers_and_more_model
     pairs = [measured(attention_power=power) for power in range(1, 13)]
     assert draw_pairs("layer_statistics", *pairs).left_out == ("not drawn: 2 other models",)
     deep = draw_pairs(
-        "layer_statistics",
-        measured(layers=tuple(f"block {n}" for n in range(1, 8)), scored=range(7), depth=7),
+        "layer_statistics", measured(layers=tuple(f"block {n}" for n in range(1, 8)), scored=range(7), depth=7)
     )
     assert deep.left_out == ("not drawn: layers block 6, block 7",)
