@@ -11,6 +11,7 @@ that nothing random affects but its data, such as kernel regression, has the sam
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -104,12 +105,13 @@ def run_table(runs: Runs) -> pandas.DataFrame:
         "headline": [HEADLINES[config.dataset.task].name for config in settings],
         "is_deterministic": [config.model.is_deterministic for config in settings],
         "data_seed": [config.dataset.seed for config in settings],
-        "data_without_seed": [config.dataset.identity("path", "seed") for config in settings],
-        "model": [config.model.identity() for config in settings],
-        "protocol": [config.protocol.identity() for config in settings],
+        "data_without_seed": [{**dict(config.dataset), "path": None, "seed": None} for config in settings],
+        "model": [dict(config.model) for config in settings],
+        "protocol": [dict(config.protocol) for config in settings],
     }
-    for name in ("data_without_seed", "model", "protocol"):  # numbers, in place of texts that the table repeats
-        facts[name] = pandas.factorize(pandas.Series(facts[name], dtype=object))[0]
+    for name in ("data_without_seed", "model", "protocol"):  # numbers, in place of texts that the table would repeat
+        texts = [json.dumps(content, sort_keys=True, default=str) for content in facts[name]]
+        facts[name] = pandas.factorize(pandas.Series(texts, dtype=object))[0]
     types = {"is_deterministic": bool, "data_seed": int}
     table = runs.join(pandas.DataFrame(facts, index=settings.index).astype(types), on="setting")
     if table.is_deterministic.any():

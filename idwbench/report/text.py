@@ -79,29 +79,31 @@ def _lines(table: Table, width: int, style: Style | None) -> Iterator[str]:
             shown["train"] = _shown(shown["train"].column, star=style is None, spread=False)
         elif name in shown:
             left_out.append(shown.pop(name).column.header)
-    yield from (style(line, "bold") if style else line for line in _wrapped(printable(table.title), width))
+    # No notes on the origin of references that are not shown.
+    notes = [note for note in table.notes if not note.startswith(tuple(f"{header}:" for header in left_out))]
+    notes += [f"Not shown in {width} columns: {', '.join(left_out)}."] if left_out else []
+    caption = table.caption if style else table.caption.replace(MARKED, "; *: ")
+    texts = (table.title, caption if table.groups else "", *notes)
+    title, *notes = [text if text.isprintable() else printable(text) for text in texts]
+    yield from (style(line, "bold") if style else line for line in _wrapped(title, width))
     for block in _blocks([*shown.values()], width) if table.groups else ():
         yield from _block(block, table.groups, style)
     for column in (column for column in kept if column.is_below):
         below = (f"{key}: {text}" for key, text in zip(kept[0].texts, column.texts, strict=True) if text)
         yield from (f" {line}" for text in below for line in _wrapped(printable(text), width - 1))
-    # No notes on the origin of references that are not shown.
-    notes = [note for note in table.notes if not note.startswith(tuple(f"{header}:" for header in left_out))]
-    notes += [f"Not shown in {width} columns: {', '.join(left_out)}."] if left_out else []
-    caption = table.caption if style else table.caption.replace(MARKED, "; *: ")
-    texts = [printable(text) for text in (caption if table.groups else "", *notes)]
-    for line in (f" {line}" for text in texts for line in _wrapped(text, width - 1)):
+    for line in (f" {line}" for note in notes for line in _wrapped(note, width - 1)):
         yield style(line, "dim") if style else line
 
 
 def _shown(column: Column, *, star: bool, spread: bool = True) -> _Shown:
     """Return a column with the least width that breaks no word of its header and no text."""
-    texts = [text if text.isprintable() else printable(text) for text in column.texts]
+    texts = [text if text.isprintable() else printable(text) for text in (column.header, *column.texts)]
+    header, texts = texts[0], texts[1:]
     texts = texts if spread else [text.partition(" ± ")[0] for text in texts]
     if star and column.best:
         texts = [text + (" ", "*")[best] for text, best in zip(texts, column.best, strict=True)]
     width = max(map(cell_len, {*texts}), default=0)
-    words = [_NARROW.get(word, word) if len(word) > width else word for word in printable(column.header).split()]
+    words = [_NARROW.get(word, word) if len(word) > width else word for word in header.split()]
     hows = column.colours or ["bold" if best else "" for best in column.best] or [""] * len(texts)
     header = " ".join(words)
     return _Shown(column, [header, *texts], max(width, *map(cell_len, header.split() or [""])), ["bold", *hows])

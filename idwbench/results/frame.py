@@ -12,6 +12,7 @@ from idwbench.results.comparison import run_settings
 from idwbench.results.progress import stale_keys
 from idwbench.results.reading import metric_order, read_columns, stored_runs
 from idwbench.results.records import StoredRun
+from idwbench.results.tables import runs
 from idwbench.runs.config import RunConfig
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ def run_table(
     Runs are selected as by `Results.to_frame`, which raises the same errors. The names in `metrics` and `facts` become
     columns, all metrics if None; metrics on all splits, or on that of `split`.
     """
-    columns = read_columns(connection, (*_COLUMNS, *facts), metrics, split, dataset=dataset, sweep=sweep)
+    of_dataset = [] if dataset is None else [runs.c.dataset == dataset]
+    columns = read_columns(connection, (*_COLUMNS, *facts), metrics, split, sweep=sweep, where=of_dataset)
     is_running = "running" in columns["state"] or any(columns["retraining"])
     stale = stale_keys(connection) if is_running else set()
     columns["stale"] = [key in stale for key in columns["run_key"]]
@@ -62,15 +64,15 @@ def run_table(
 
 def runs_frame(stored: Iterable[StoredRun]) -> pandas.DataFrame:
     """Return the table of some runs, with the columns of `run_table`; a run that is given twice has one row."""
-    runs = [*{run.run_key: run for run in stored}.values()]
-    columns: dict[Any, Sequence[Any]] = {name: [getattr(run, name) for run in runs] for name in (*_COLUMNS, *FACTS)}
+    found = [*{run.run_key: run for run in stored}.values()]
+    columns: dict[Any, Sequence[Any]] = {name: [getattr(run, name) for run in found] for name in (*_COLUMNS, *FACTS)}
     places: dict[str, int] = {}
-    columns["setting"] = [places.setdefault(run.config.setting_key, len(places)) for run in runs]
+    columns["setting"] = [places.setdefault(run.config.setting_key, len(places)) for run in found]
     configs: dict[int, RunConfig] = {}
-    columns["config"] = [configs.setdefault(code, r.config) for code, r in zip(columns["setting"], runs, strict=True)]
-    for pair in sorted({pair for run in runs for pair in run.metrics}, key=metric_order):
-        columns[pair] = [run.metrics.get(pair) for run in runs]
-    return _table(columns | {"stale": [False] * len(runs)})
+    columns["config"] = [configs.setdefault(code, r.config) for code, r in zip(columns["setting"], found, strict=True)]
+    for pair in sorted({pair for run in found for pair in run.metrics}, key=metric_order):
+        columns[pair] = [run.metrics.get(pair) for run in found]
+    return _table(columns | {"stale": [False] * len(found)})
 
 
 def records(table: pandas.DataFrame) -> list[StoredRun]:

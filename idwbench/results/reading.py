@@ -101,6 +101,7 @@ _CONVERSIONS: tuple[tuple[type | tuple[type, ...], TypeAdapter[Any], set[type]],
     ((Integer, Float), TypeAdapter(float | None, config=_STRICT), {bool, int, float, _NONE}),
     (String, TypeAdapter(str | None, config=_STRICT), {str, _NONE}),
 )
+_FLOAT, _TYPES = Float(), {column.name: column.type for column in runs.columns}
 _DURATIONS: TypeAdapter[Any] = TypeAdapter(pydantic.Json[dict[str, float] | None] | None)
 _COLUMNS = tuple(f.name for f in fields(StoredRun) if f.name not in ("config", "metrics"))
 _AT_ONCE = 10_000
@@ -151,7 +152,6 @@ def read_columns(
     metric_names: Collection[str] | None = None,
     split: str | None = None,
     *,
-    dataset: str | None = None,
     sweep: str | None = None,
     where: Iterable[ColumnElement[bool]] = (),
 ) -> dict[Any, list[Any]]:
@@ -165,9 +165,8 @@ def read_columns(
         names: Columns of ``runs``, with ``run_key`` and ``seed``, and ``retraining``.
         metric_names: Names of metrics; all if None.
         split: That of the metrics; all if None.
-        dataset: Label of a data set, or None for all.
         sweep: Name of a sweep, or None.
-        where: Further conditions.
+        where: Conditions.
 
     Returns:
         Also ``(split, metric)`` for each metric, with None where a run lacks it; ``config``, a configuration with
@@ -176,35 +175,36 @@ def read_columns(
     Raises:
         ResultsError: no sweep has that name, or a value is damaged: names the run and the column.
     """
-    query = _selected(dataset, sweep, where)
+    query = select(runs.c.id).where(*where)
+    if sweep is not None:
+        query = query.join(sweep_runs, sweep_runs.c.run_id == runs.c.id).join(sweeps).where(sweeps.c.name == sweep)
+    query = query.order_by(runs.c.id if sweep is None else sweep_runs.c.position)
     pairs = _metric_pairs(connection, query, metric_names, split)
     value = select(metrics.c.value).where(metrics.c.run_id == runs.c.id)
     measures = [value.where(metrics.c.split == split, metrics.c.name == name) for split, name in pairs]
     values = (*(_VALUES[name] for name in names), *(measure.scalar_subquery() for measure in measures))
-    query = query.with_only_columns(_CONFIG_TEXTS[connection.dialect.name], *values, maintain_column_froms=True)
+    read = (_CONFIG_TEXTS[connection.dialect.name], runs.c.run_key, *values)
+    query = query.with_only_columns(*read, maintain_column_froms=True)
     columns: dict[Any, list[Any]] = {name: [] for name in (*names, *pairs)}
     places: dict[str, int] = {}  # of the JSON without the seed, which runs of one setting share
     codes: list[int] = []
-    first: list[str] = []
+    first: list[tuple[str, str]] = []
     for part in connection.execute(query).partitions(_AT_ONCE):  # not kept as rows, of which there may be many
-        texts, *parts = zip(*part, strict=True)
-        for text in texts:
+        texts, own_keys, *parts = zip(*part, strict=True)
+        for text, key in zip(texts, own_keys, strict=True):
             setting, _, seed = text.rpartition(_SEED)
             codes.append(places.setdefault(setting if seed[:-1].isdecimal() else text, len(places)))
             if len(first) < len(places):
-                first.append(text)
+                first.append((text, key))
         for column, new in zip(columns.values(), parts, strict=True):
             column += new
     keys = columns["run_key"]
     if sweep is not None and not keys:
         sweep_id(connection, sweep)
     for name, column in columns.items():
-        is_metric = isinstance(name, tuple)
-        kind = Float() if is_metric or name == "retraining" else runs.c[name].type
-        columns[name] = converted_column(keys, f"metric {'_'.join(name)}" if is_metric else name, kind, column)
-    first_keys = dict(zip(reversed(codes), reversed(keys), strict=True))
-    run_keys = [first_keys[code] for code in range(len(first))]
-    configs = [converted(key, "config", RunConfig.stored, text, key) for key, text in zip(run_keys, first, strict=True)]
+        label = name if isinstance(name, str) else f"metric {'_'.join(name)}"
+        columns[name] = converted_column(keys, label, _TYPES.get(name, _FLOAT), column)
+    configs = [converted(key, "config", RunConfig.stored, text, key) for text, key in first]
     return columns | {"config": [configs[code] for code in codes], "setting": codes}
 
 
@@ -244,15 +244,6 @@ def sweep_id(connection: Connection, name: str) -> int:
     return int(ids[name])
 
 
-def _selected(dataset: str | None, sweep: str | None, where: Iterable[ColumnElement[bool]]) -> Select[*tuple[Any, ...]]:
-    """Return a query of the runs that meet all conditions, in the order of the sweep or of planning."""
-    query = select(runs.c.id).where(*where, *([] if dataset is None else [runs.c.dataset == dataset]))
-    if sweep is None:
-        return query.order_by(runs.c.id)
-    query = query.join(sweep_runs, sweep_runs.c.run_id == runs.c.id).join(sweeps, sweeps.c.id == sweep_runs.c.sweep_id)
-    return query.where(sweeps.c.name == sweep).order_by(sweep_runs.c.position)
-
-
 def find_runs(
     connection: Connection,
     *,
@@ -269,8 +260,9 @@ def find_runs(
     Raises:
         ResultsError: no sweep has that name.
     """
-    where = [column.in_(v) for column, v in ((_STATE, states), (runs.c.method, methods)) if v is not None]
-    return _records(connection, metrics, dataset=dataset, sweep=sweep, where=where)
+    conditions = ((runs.c.dataset, dataset and [dataset]), (_STATE, states), (runs.c.method, methods))
+    where = [column.in_(values) for column, values in conditions if values is not None]
+    return _records(connection, metrics, sweep=sweep, where=where)
 
 
 def find_run(connection: Connection, run_key: str) -> StoredRun:
