@@ -1,5 +1,7 @@
 """Sweeps as text, as files, and as specifications without a file."""
 
+from pathlib import Path
+
 import pytest
 from texts import text_file
 
@@ -7,16 +9,7 @@ from idwbench.errors import SpecError
 from idwbench.sweep.grid import read_grid
 from idwbench.sweep.spec import SweepSpec, read_sweep
 
-GOOD = """\
-name: small
-description: A test
-dataset: {name: two_moons, noise: 0.2}
-protocol: {epochs: 5, learning_rate: 1e-3}
-seeds: 3
-grid:
-  - {method: [fc_relu, neg_dist], prototypes: [2, 16]}
-  - {method: idw, prototypes: 16, power: [1, 2.5], epsilon: [1e-3, 1.0e-2, 0]}
-"""
+GOOD = (Path(__file__).parent / "assets" / "good_sweep.yaml").read_text(encoding="utf-8")
 
 
 def grid_text(grid):

@@ -195,12 +195,16 @@ def test_there_is_a_line_for_each_setting_with_mean_and_spread_over_all_its_seed
     assert len(lines) == 5 and f"idw · 8 prototypes · p=2, ε=0.001: {words}" in lines
 
 
-def test_lines_of_a_search_name_the_settings_of_the_protocol_that_it_varies(run, tmp_path):
+def test_a_dry_run_prints_the_space_of_a_search_and_its_lines_name_the_settings_that_it_varies(run, tmp_path):
     (tmp_path / "hunt.yaml").write_text(
         "name: hunt\ndataset: {name: two_moons, train_per_class: 10, validation: 4}\nprotocol: {epochs: 2}\nseeds: 1\n"
         "sampler: {optuna: random, trials: 2, objective: validation_accuracy}\n"
-        "grid: {method: idw, prototypes: 2, learning_rate: {low: 0.01, high: 0.1}}\n"
+        "grid: {method: idw, prototypes: 2, initialisation: [mean, samples], learning_rate: {low: 0.01, high: 0.1}}\n"
     )
+    dry = run("sweep hunt.yaml --dry-run")
+    assert {"initialisation: mean, samples", "learning_rate: 0.01 to 0.1"} <= {*dry.stdout.splitlines()}
+    assert files(tmp_path) == {"hunt.yaml"}
+    assert dry.stderr == "hunt: 2 trials of 1 seed by random; each depends on the results before\n"
     lines = lines_of(run("sweep hunt.yaml"))
     assert len(lines) == 2 and all(" · learning rate " in line for line in lines)
 

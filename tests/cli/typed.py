@@ -1,20 +1,14 @@
 """What tests of the command line share."""
 
+from pathlib import Path
+
 import numpy as np
 from typer.testing import CliRunner
 
 from idwbench.cli.app import app
 from idwbench.models.model_file import load_model
 
-SMALL_SWEEP = """\
-name: small
-dataset: {name: two_moons, train_per_class: 30, test_per_class: 10, holdout_per_class: 20}
-protocol: {epochs: 3}
-seeds: 3
-grid:
-  - {method: [idw, inv_dist], prototypes: [4, 8], power: [2], epsilon: [1.0e-3]}
-  - {method: neg_dist, prototypes: 4}
-"""
+SMALL_SWEEP = (Path(__file__).parents[1] / "assets" / "small_sweep.yaml").read_text(encoding="utf-8")
 
 
 def typed(first, *others):

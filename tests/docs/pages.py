@@ -8,11 +8,10 @@ from ruamel.yaml import YAML
 from idwbench.sweep.execution import run_sweep
 from idwbench.sweep.shipped import shipped_sweeps
 
-DATABASE = "results/idwbench.db"
 SPECIAL = YAML(typ="safe").load(Path(__file__).with_name("pages.yaml"))
 
 
-def sweep(name, dataset, grid, db=DATABASE, protocol="{epochs: 1}"):
+def sweep(name, dataset, grid, db="results/idwbench.db", protocol="{epochs: 1}"):
     """Train a small sweep under the name of a long one."""
     path = Path(f"small_{name}.yaml")
     path.write_text(f"name: {name}\ndataset: {dataset}\nprotocol: {protocol}\nseeds: 1\ngrid: {grid}\n")
@@ -32,32 +31,11 @@ def patching():
     Path("patches.csv").write_text(rows.text, encoding="utf-8")
 
 
-def claims():
-    sweep("small", "two_moons", "{method: idw, prototypes: 2}", "results.db")
-    sweep("small", "two_moons", "{method: idw, prototypes: 2}")
-
-
-def perceptrons():
-    for name, record in (("dual_form", "false"), ("dual_history", "true")):
-        grid = f"{{kind: mlp, width: 3, record: {record}}}"
-        sweep(name, "two_moons", grid, protocol="{epochs: 1, optimizer: sgd}")
-
-
-def hash_tables():
-    data = "{name: lookup, items: [2, 4, 8], dimensions: [2, 4], queries: 8, noise: 0.1}"
-    sweep("hash_table_capacity", data, "{kind: hash_table, similarity: idw}")
-    learned = "{kind: hash_table, similarity: idw, projections: linear}"
-    sweep("hash_table_learned", "{name: lookup, items: 4, dimensions: 2, queries: 8}", learned)
-
-
 def own_text():
     Path("my.txt").write_text("A fox saw a crow with a piece of cheese.\n" * 60, encoding="utf-8")
 
 
 PREPARED = {
-    "docs/claims.md": claims,
-    "docs/dual_form.md": perceptrons,
-    "docs/hash_table.md": hash_tables,
     "docs/language_models.md": own_text,
     "docs/patching.md": patching,
     "docs/tutorial.md": tutorial,

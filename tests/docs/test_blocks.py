@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import typer.main
 from blocks import PAGES, ROOT, blocks_of, page_text
-from pages import PREPARED, SPECIAL
+from pages import PREPARED, SPECIAL, sweep
 from typer.testing import CliRunner
 
 from idwbench.cli.app import app
@@ -47,6 +47,8 @@ def test_the_blocks_of_the_page_run_in_order(page, tmp_path, monkeypatch, capsys
     names = {"__name__": "docs"}
     printed = []
     PREPARED.get(page, lambda: None)()
+    for settings in SPECIAL["sweeps"].get(page, ()):
+        sweep(**settings)
     capsys.readouterr()
     for block in blocks_of(page):
         printed += run_block(block, names)

@@ -14,12 +14,8 @@ PAGES = {name: page for name, page in PAGES.items() if headlines.NUMBER.search(p
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_has_the_published_numbers(page):
+def test_a_page_has_the_published_numbers_and_no_line_begins_with_a_mark_which_would_end_a_paragraph(page):
     assert headlines.written(PAGES[page]) == PAGES[page]
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_no_line_begins_with_a_mark_since_that_would_end_a_paragraph(page):
     assert not [line for line in PAGES[page].splitlines() if line.lstrip().startswith("<!--")]
 
 

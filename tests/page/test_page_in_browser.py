@@ -1,37 +1,18 @@
 """The page in a headless Chromium."""
 
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 from made_pages import EVIL
+from ruamel.yaml import YAML
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 BOARD = ".part[id$=leaderboard] .table"
 AXE = files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
-_SERIOUS = """
-const done = arguments[0];
-axe.run().then((found) => done(
-  found.violations.filter((one) => ["serious", "critical"].includes(one.impact))
-    .map((one) => `${one.id}: ${one.nodes.length} × ${one.nodes[0].html.slice(0, 200)}`)
-));
-"""
-# Charts are drawn when they come into view.
-_ALL_DRAWN = """
-const plots = [...document.querySelectorAll(".group:not([hidden]) .plot")];
-const next = plots.find((plot) => !plot.querySelector("svg"));
-next?.scrollIntoView();
-return next ? null : plots.length;
-"""
-# The value of each bar of a key, and its ends in whole pixels.
-_BARS = """
-return [...arguments[0].querySelectorAll(".detail tbody tr")].map((row) => {
-  const bar = row.querySelector(".track i").getBoundingClientRect();
-  const value = Number(row.querySelector(".number").textContent.replace("−", "-"));
-  return [value, Math.round(bar.left), Math.round(bar.right)];
-});
-"""
+SCRIPTS = YAML(typ="safe").load(Path(__file__).with_name("scripts.yaml"))
 
 
 @pytest.fixture
@@ -62,7 +43,7 @@ def show(browser, name):
 
 def draw_all(browser):
     wait = WebDriverWait(browser, 30, 0.05)
-    return wait.until(lambda found: (n := found.execute_script(_ALL_DRAWN)) is not None and (n, True))[0]
+    return wait.until(lambda found: (n := found.execute_script(SCRIPTS["all_drawn"])) is not None and (n, True))[0]
 
 
 def shown(browser, selector):
@@ -95,7 +76,7 @@ def test_the_page_draws_all_charts_without_an_error_and_axe_finds_nothing_seriou
         for tile in shown(browser, ".tile")[-1:]:
             tile.click()
         drawn += draw_all(browser)
-        assert browser.execute_async_script(_SERIOUS) == []
+        assert browser.execute_async_script(SCRIPTS["serious"]) == []
     assert problems(browser) == []
     assert (drawn > 0) == (page != "empty_page")
 
@@ -151,13 +132,13 @@ def test_a_key_shows_its_values_and_its_nearest_training_images(opened, filled_p
     assert tile.get_attribute("aria-pressed") == "true"
     assert len(idw.find_elements(By.CSS_SELECTOR, ".detail tbody tr")) == 10
     assert len(idw.find_elements(By.CSS_SELECTOR, ".nearest img")) == 5
-    bars = browser.execute_script(_BARS, idw)
+    bars = browser.execute_script(SCRIPTS["bars"], idw)
     assert {left for value, left, _ in bars if value > 0} == {right for value, _, right in bars if value < 0}  # at 0
     directions = next(part for part in shown(browser, ".network") if part.text.startswith("scaled_dot"))
     assert "directions, not points" in directions.text
 
 
-def test_names_and_errors_of_users_are_text_and_not_html(opened, filled_page, half_filled_page):
+def test_names_and_errors_of_users_are_text_and_not_html_and_states_are_counted(opened, filled_page, half_filled_page):
     browser = opened(filled_page)
     assert f"a{EVIL}" in groups(browser)
     show(browser, f"a{EVIL}")
@@ -165,15 +146,11 @@ def test_names_and_errors_of_users_are_text_and_not_html(opened, filled_page, ha
     assert "onerror" in shown(browser, ".lead")[0].text
     assert browser.title == "Results · idwbench"
     browser = opened(half_filled_page)
+    states = ["3 complete", "2 running", "8 planned", "1 diverged", "2 failed", "of 16 runs"]
+    assert shown(browser, ".states p")[0].text.split("\n") == states
     shown(browser, ".failures summary")[0].click()
     assert f"ValueError: {EVIL}" in shown(browser, ".failures")[0].text
     assert browser.title == "Results · idwbench"
-
-
-def test_the_states_of_a_sweep_in_work_are_counted(opened, half_filled_page):
-    browser = opened(half_filled_page)
-    states = ["3 complete", "2 running", "8 planned", "1 diverged", "2 failed", "of 16 runs"]
-    assert shown(browser, ".states p")[0].text.split("\n") == states
 
 
 @pytest.mark.parametrize("width", [400, 1280])

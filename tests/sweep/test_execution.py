@@ -325,14 +325,3 @@ def test_a_search_without_its_package_or_without_the_metric_of_its_objective_end
     spec = read_text(tmp_path, text("{optuna: random, trials: 2, objective: validation_coverage}"))
     with pytest.raises(TrainingError, match=r"have no validation_coverage; they have .*validation_accuracy"):
         run_sweep(spec, tmp_path / "runs.db")
-
-
-def test_a_dry_run_prints_the_space_of_a_search(tmp_path, capsys):
-    from idwbench.cli.sweep import print_plan
-
-    print_plan(read_text(tmp_path, text()), str(tmp_path / "runs.db"), (), False)
-    out, err = capsys.readouterr()
-    assert "prototypes: 2 to 8" in out.splitlines()
-    assert "initialisation: mean, samples" in out.splitlines()
-    assert err == "small: 6 trials of 2 seeds by tpe; each depends on the results before\n"
-    assert not (tmp_path / "runs.db").exists()

@@ -174,17 +174,7 @@ CHANGED = [
     ("2.5", "1" + "0" * 5000, f"8:46: cannot read '1{'0' * 39}'"),
     ("name: two_moons", "<<: {noise: 1}, name: two_moons", "3:11: dataset.<<: unknown key (" + TWO_MOONS + ")"),
 ]
-NO_SWEEPS = [
-    ("", "1:1: the file is empty"),
-    ("a: [1\nb: 2\n", "2:2: not valid YAML: while parsing a flow sequence, expected ',' or ']', but got ':'"),
-    ("a: b: c\n", "1:5: not valid YAML: mapping values are not allowed here"),
-    ("a: *nowhere\n", "1:4: not valid YAML: found undefined alias 'nowhere'"),
-    ("a: 1\n---\nb: 2\n", "2:1: not valid YAML: expected a single document in the stream, but found another document"),
-    ("a: 1\nb: \x00\n", "2:4: not valid YAML: unacceptable character #x0000: special characters are not allowed"),
-    ("- &a\n  b: [*a]\n", "1:3: [0].b[0]: contains itself"),
-    ("[" * 1_000, "1:1: nested too deeply"),
-    (grid_text("[idw]"), "4:8: grid[0]: expected a mapping of axes, such as {method: [idw], prototypes: [16]}"),
-]
+NO_SWEEPS = [*TABLE["texts"], ("[" * 1_000, "1:1: nested too deeply")]
 # What each kind of run refuses is tested with its settings; here the place in the file, and what needs a sweep.
 REFUSED = [
     (grid_text("{zzz: 1}"), "grid.zzz: unknown key (the nearest valid words: optimizer, batch_size, l2_"),
