@@ -28,9 +28,9 @@ from idwbench.estimators.training import (
     train_prototypes,
     training_seed,
 )
-from idwbench.models.array_weights import AnswerTerms, array_weights
+from idwbench.models.array_weights import AnswerTerms, ArrayNetwork
 from idwbench.models.patch_records import Repairs
-from idwbench.models.patches import Base, PatchPrototypes
+from idwbench.models.patches import PatchPrototypes
 
 __all__ = ["AbstractPrototypeEstimator", "MemoryEstimator", "MemoryRegressor"]
 
@@ -218,14 +218,13 @@ class AbstractPrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMix
         return self._weights(self._inputs(X))
 
     def _weights(self, inputs: NDArray[np.float32]) -> Floats:
-        if not hasattr(self, "patches_"):
-            return array_weights(self.method_, self.parameters_, inputs, self.prototypes_)
-        return np.asarray(self._patches().weights(self._base(), inputs))
+        base = self._base()
+        return self._patches().weights(base, inputs) if hasattr(self, "patches_") else base.weights(inputs)
 
-    def _base(self) -> Base:
-        """Return the network without patches; raises `PatchError` for a method whose weights are no softmax."""
+    def _base(self) -> ArrayNetwork:
+        """Return the network without patches."""
         values = np.asarray(self.values_, np.float32)
-        return Base(get_method(self.method_), self.parameters_, self.prototypes_, values)
+        return ArrayNetwork(get_method(self.method_), self.parameters_, self.prototypes_, values)
 
     def _patches(self) -> PatchPrototypes:
         return self._repairs().prototypes(self.prototypes_.shape[1], self.values_.shape[1])

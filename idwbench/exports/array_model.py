@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.attention.records import Method, MethodWeighting
+from idwbench.attention.records import MethodWeighting
 from idwbench.attention.scores import BUILT_IN_METHODS, DistanceScore, log_patch_weight
 from idwbench.errors import OutputError
-from idwbench.models.array_weights import array_weighting
+from idwbench.models.array_weights import ArrayNetwork, array_weighting
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.patches import PatchPrototypes
 
@@ -28,21 +28,13 @@ def squared_distances(inputs: Array, keys: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class ArrayModel:
-    """A prototype network without torch.
+class ArrayModel(ArrayNetwork):
+    """A prototype network of a built-in method with softmax weights or those of a ReLU.
 
     Attributes:
-        method: The method, which is built in, with softmax weights or those of a ReLU.
-        parameters: All its parameters, and what its score learns in float64.
-        keys: (prototypes, features), in scaled units.
-        values: (prototypes, outputs).
         patches: Those of its patches; None without any.
     """
 
-    method: Method
-    parameters: Mapping[str, Any]
-    keys: NDArray[np.float32]
-    values: NDArray[np.float32]
     patches: PatchPrototypes | None = None
 
     @property
@@ -76,7 +68,7 @@ class ArrayModel:
         """The function from scores to weights."""
         return array_weighting(self.method.weighting, self.parameters)
 
-    def weights(self, inputs: Any, keys: Any) -> Any:
+    def weights_of(self, inputs: Any, keys: Any) -> Any:
         """Return the weights (n, prototypes + patches) for scaled inputs (n, features) and keys in float64."""
         compared = (squared_distances(inputs, keys),) if self.compares_distances else (inputs, keys)
         scores = self.score(*compared, **self.arguments)
@@ -100,7 +92,7 @@ def array_model(network: PrototypeNetwork, patches: PatchPrototypes | None = Non
     if method.weighting not in get_args(MethodWeighting):
         problem = f"'{method.title}' cannot be exported: only softmax and ReLU weights can"
         raise OutputError(problem, hint="save it as .pt or .safetensors")
-    keys, values = (part.detach().cpu().numpy() for part in (network.keys, network.values))
     learned = {name: np.asarray(network.arguments[name], np.float64) for name in network.arrays}
-    arguments = {**network.parameters_of_method, **learned}
-    return ArrayModel(method, arguments, keys, values, patches if patches is not None and len(patches) else None)
+    patches = patches if patches is not None and len(patches) else None
+    plain = ArrayModel.of(network)
+    return replace(plain, parameters={**plain.parameters, **learned}, patches=patches)

@@ -114,7 +114,7 @@ def _prototype_answers(graph: Graph, model: ArrayModel, inputs: GraphArray) -> t
     """Return outputs and weights of prototypes for scaled inputs, or for features."""
     keys = graph.constant(model.keys, "keys").astype(np.float64)
     values = graph.constant(model.all_values, "values").astype(np.float64)
-    weights = model.weights(inputs, keys)
+    weights = model.weights_of(inputs, keys)
     return weights @ values, weights
 
 

@@ -1,4 +1,4 @@
-"""Weights of the built-in methods on NumPy arrays in float64, without torch; for predictions with given prototypes.
+"""Prototype networks on NumPy arrays in float64, without torch unless a plugin's score or another weighting needs it.
 
 The weights of an input do not depend on the other inputs of a call, but for the last digits of float64.
 """
@@ -7,20 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.attention.scores import DistanceScore, get_method
+from idwbench.attention.records import Method, MethodWeighting
+from idwbench.attention.scores import BUILT_IN_METHODS, DistanceScore
+from idwbench.errors import PatchError
 from idwbench.models.neighbours import squared_distances
 
-__all__ = ["AnswerTerms", "array_weighting", "array_weights", "relu", "scores_on_arrays", "shared_by_hits", "softmax"]
+if TYPE_CHECKING:
+    from idwbench.models.modules import PrototypeNetwork
+
+__all__ = ["AnswerTerms", "ArrayNetwork", "States", "array_weighting", "relu", "shared_by_hits", "softmax"]
 
 Array = NDArray[np.float64]
 Parameters = Mapping[str, Any]
 
 _SHOWN = 10
+# As many rows of an image as stay in the cache.
+_ROWS_AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
@@ -64,18 +71,105 @@ class AnswerTerms:
         return "\n".join(rows)
 
 
-def array_weights(method: str, parameters: Parameters, inputs: NDArray[Any], keys: NDArray[Any]) -> Array:
-    """Return the weights (n, prototypes) of keys (prototypes, features) for inputs (n, features).
+@dataclass(frozen=True)
+class States:
+    """A network without patches at n inputs: log S (n,), +∞ where ε = 0 and a key is hit, and outputs (n, outputs)."""
 
-    The softmax of the scores over the keys, or for ``fc_relu`` max(0, score). Scores of +∞ share the weight equally.
+    log_sum: Array
+    outputs: Array
 
-    Args:
-        method: One of the built-in methods.
-        parameters: All parameters of the method, and the arrays that it learns.
-        inputs: Finite numbers.
-        keys: Finite numbers.
+    def take(self, rows: Any) -> States:
+        """Return the states of some rows."""
+        return States(self.log_sum[rows], self.outputs[rows])
+
+    def shares(self, log_weights: Array) -> tuple[Array, Array]:
+        """Return the shares (n,) of the network and (n, patches) of the patches in the whole weight."""
+        is_hit = np.isposinf(self.log_sum)
+        log_sum = np.where(is_hit, 0.0, self.log_sum)
+        total = np.logaddexp(log_sum, np.logaddexp.reduce(log_weights, axis=1))
+        own, patches = np.exp(log_sum - total), np.exp(log_weights - total[:, None])
+        return np.where(is_hit, 1.0, own), np.where(is_hit[:, None], 0.0, patches)
+
+    def patched(self, log_weights: Array, values: Array) -> Array:
+        """Return the outputs (n, outputs) with patches of log weights (n, patches) and values (patches, outputs)."""
+        own, patches = self.shares(log_weights)
+        return np.asarray(own[:, None] * self.outputs + patches @ values)
+
+
+@dataclass(frozen=True)
+class ArrayNetwork:
+    """A prototype network as arrays, computed in float64.
+
+    Attributes:
+        method: Its method.
+        parameters: All parameters of the method, and the arrays that its score learns.
+        keys: (prototypes, features), scaled.
+        values: (prototypes, outputs).
     """
-    return array_weighting(get_method(method).weighting, parameters)(scores_on_arrays(method, parameters, inputs, keys))
+
+    method: Method
+    parameters: Mapping[str, Any]
+    keys: NDArray[np.float32]
+    values: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, network: PrototypeNetwork) -> Self:
+        """Return the arrays of a network."""
+        keys, values = (part.detach().cpu().numpy() for part in (network.keys, network.values))
+        return cls(network.method, network.arguments, keys, values)
+
+    def scores(self, inputs: NDArray[np.floating]) -> Array:
+        """Return the scores (n, prototypes) of inputs (n, features)."""
+        keys = np.ascontiguousarray(self.keys, np.float64)
+        if self.method.name not in BUILT_IN_METHODS or self.method.sha256 is not None:
+            import torch  # a plugin's score takes tensors
+
+            pair = torch.from_numpy(np.array(inputs, np.float64)), torch.from_numpy(keys)
+            return np.asarray(self.method.scores(*pair, self.parameters).detach().numpy(), np.float64)
+        if isinstance(self.method.score, DistanceScore):
+            arguments = self.method.score_arguments(self.parameters)
+            return np.asarray(self.method.score.function(squared_distances(inputs, keys), **arguments))
+        return np.asarray(self.method.scores(np.ascontiguousarray(inputs, np.float64), keys, self.parameters))
+
+    def weights(self, inputs: NDArray[np.floating]) -> Array:
+        """Return the weights (n, prototypes) for inputs (n, features); keys that are hit share a softmax equally."""
+        return np.concatenate([self._weights(part) for part in _parts(inputs)])
+
+    def _weights(self, inputs: NDArray[np.floating]) -> Array:
+        if self.method.weighting in get_args(MethodWeighting):
+            return array_weighting(self.method.weighting, self.parameters)(self.scores(inputs))
+        import torch
+
+        from idwbench.attention.forward import attention_weights
+
+        scores = torch.from_numpy(self.scores(inputs))
+        return np.asarray(attention_weights(self.method, scores, self.parameters).numpy(), np.float64)
+
+    def states(self, inputs: NDArray[np.floating]) -> States:
+        """Return the sum of weights and the outputs at inputs (n, features).
+
+        Raises:
+            PatchError: its weights are not a softmax, which has such a sum.
+        """
+        if self.method.weighting != "softmax":
+            problem = f"a network with method '{self.method.title}' cannot be patched"
+            raise PatchError(problem, hint="its weights are not a softmax")
+        parts = [self._states(part) for part in _parts(inputs)]
+        return States(*(np.concatenate([getattr(one, name) for one in parts]) for name in ("log_sum", "outputs")))
+
+    def _states(self, inputs: NDArray[np.floating]) -> States:
+        scores = self.scores(inputs)
+        hits = np.isposinf(scores)
+        # Keys that are hit share the weight equally, the limit of ε → 0.
+        scores = np.where(hits.any(1, keepdims=True), np.where(hits, 0.0, -np.inf), scores)
+        log_sum = np.logaddexp.reduce(scores, axis=1)
+        outputs = np.exp(scores - log_sum[:, None]) @ self.values.astype(np.float64)
+        return States(np.where(hits.any(1), np.inf, log_sum), outputs)
+
+
+def _parts(inputs: NDArray[np.floating]) -> list[NDArray[np.floating]]:
+    """Return the inputs in parts, at least one, whose weights stay in the cache."""
+    return [inputs[first : first + _ROWS_AT_ONCE] for first in range(0, max(len(inputs), 1), _ROWS_AT_ONCE)]
 
 
 def array_weighting(weighting: str, parameters: Parameters) -> Callable[..., Array]:
@@ -86,14 +180,6 @@ def array_weighting(weighting: str, parameters: Parameters) -> Callable[..., Arr
     if weighting == "relu":
         return relu
     return shared_by_hits if parameters.get("epsilon") == 0 else softmax
-
-
-def scores_on_arrays(method: str, parameters: Parameters, inputs: NDArray[Any], keys: NDArray[Any]) -> Array:
-    """Return the scores (n, prototypes); arguments as for `array_weights`."""
-    memory, chosen = np.ascontiguousarray(keys, np.float64), get_method(method)
-    if isinstance(chosen.score, DistanceScore):
-        return np.asarray(chosen.score.function(squared_distances(inputs, memory), **parameters))
-    return np.asarray(chosen.scores(np.ascontiguousarray(inputs, np.float64), memory, parameters))
 
 
 def softmax(scores: Array) -> Array:

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.attention.scores import DistanceScore, cosine, scaled_dot, unit_vectors
+from idwbench.models.array_weights import ArrayNetwork
 from idwbench.models.neighbours import squared_distances
-from idwbench.models.patches import Base, Floats, PatchPrototypes
+from idwbench.models.patches import Floats, PatchPrototypes
 
 __all__ = ["SMALL_CHANGE", "certified_radius", "reach"]
 
@@ -33,7 +34,9 @@ _ROUNDING = 1e-12
 _RESOLUTION = 1e-7
 
 
-def certified_radius(base: Base, patches: PatchPrototypes, query: NDArray[np.floating], label: int) -> float | None:
+def certified_radius(
+    base: ArrayNetwork, patches: PatchPrototypes, query: NDArray[np.floating], label: int
+) -> float | None:
     """Return the largest ρ for which every input within ρ of `query` (features,) certainly gets `label`.
 
     0 if that is not certain of the query itself, and None for a method whose scores have no known bounds.
@@ -65,7 +68,7 @@ def certified_radius(base: Base, patches: PatchPrototypes, query: NDArray[np.flo
     return max(low - _rounding(point, low), 0.0)
 
 
-def reach(base: Base, patches: PatchPrototypes, place: int, farthest: float) -> float | None:
+def reach(base: ArrayNetwork, patches: PatchPrototypes, place: int, farthest: float) -> float | None:
     """Return the distance from patch `place` beyond which it changes no logit by more than 0.01.
 
     None if that is not certain of any distance below `farthest`, the largest that matters, or not of this method.
@@ -94,12 +97,12 @@ def _rounding(point: NDArray[np.floating], distance: float) -> float:
     return _RESOLUTION * (float(np.linalg.norm(point)) + distance)
 
 
-def _has_bounds(base: Base) -> bool:
+def _has_bounds(base: ArrayNetwork) -> bool:
     score = base.method.score
     return base.method.sha256 is None and (isinstance(score, DistanceScore) or score in (scaled_dot, cosine))
 
 
-def _score_bounds(base: Base, point: Floats, radius: float | Floats) -> tuple[Floats, Floats]:
+def _score_bounds(base: ArrayNetwork, point: Floats, radius: float | Floats) -> tuple[Floats, Floats]:
     """Return the least and the largest scores (…, prototypes) within a radius, a number or (n, 1), of a point."""
     score, parameters, keys = base.method.score, base.parameters, base.keys.astype(np.float64)
     if isinstance(score, DistanceScore):

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from idwbench.models.array_weights import ArrayNetwork
 from idwbench.models.demands import Demand
-from idwbench.models.patches import Base, Floats, PatchPrototypes
+from idwbench.models.patches import Floats, PatchPrototypes
 from idwbench.models.radii import Rows
 
-__all__ = ["NOISE", "SplitEffect", "calibration_error", "kept_shares", "noisy_copies", "shifted", "split_effect"]
+__all__ = ["NOISE", "SplitEffect", "calibration_error", "kept_shares", "shifted", "split_effect"]
 
 # The standard deviation of the noise, as a part of the range of each feature.
 NOISE = 0.05
@@ -64,7 +65,7 @@ class SplitEffect:
 
 
 def split_effect(
-    base: Base,
+    base: ArrayNetwork,
     rows: Rows,
     before: PatchPrototypes,
     after: PatchPrototypes,
@@ -133,11 +134,6 @@ def calibration_error(logits: Floats, labels: NDArray[np.int64], bins: int = 15)
     return float(np.abs(gap).sum() / len(labels))
 
 
-def noisy_copies(query: NDArray[np.float32], spread: NDArray[np.floating], seed: int) -> Floats:
-    """Return 100 copies of an input (features,) with normal noise of 5 % of the range (features,) of each feature."""
-    return np.asarray(query + np.random.default_rng(seed).normal(0, NOISE, (_COPIES, len(query))) * spread, np.float64)
-
-
 def shifted(query: NDArray[np.float32], image_shape: tuple[int, int]) -> NDArray[np.float32]:
     """Return the four copies of an image (features,) that are moved by one pixel; borders are repeated."""
     image, (rows, columns) = np.pad(query.reshape(image_shape), 1, mode="edge"), image_shape
@@ -146,7 +142,7 @@ def shifted(query: NDArray[np.float32], image_shape: tuple[int, int]) -> NDArray
 
 
 def kept_shares(
-    base: Base,
+    base: ArrayNetwork,
     patches: PatchPrototypes,
     demands: Sequence[Demand],
     spread: NDArray[np.floating],
@@ -154,15 +150,15 @@ def kept_shares(
 ) -> dict[str, float]:
     """Return the share of the perturbed copies of inputs that get their labels: with ``noise``, and of images, moved.
 
-    `spread` is the range (features,) of each feature. The shares of images are called ``shifts``.
+    `spread` is the range (features,) of each feature; there are 100 copies with normal noise of 5 % of it. The shares
+    of images are called ``shifts``.
     """
-    copies: dict[str, list[NDArray[Any]]] = {
-        "noise": [noisy_copies(one.query, spread, seed) for seed, one in enumerate(demands)]
-    }
-    if image_shape is not None:
-        copies["shifts"] = [shifted(one.query, image_shape) for one in demands]
-    labels = [one.label for one in demands]
-    return {
-        name: float(np.mean([patches.outputs(base, x).argmax(1) == y for x, y in zip(each, labels, strict=True)]))
-        for name, each in copies.items()
-    }
+    kept: dict[str, list[NDArray[np.bool_]]] = {"noise": []} if image_shape is None else {"noise": [], "shifts": []}
+    for seed, one in enumerate(demands):
+        noise = np.random.default_rng(seed).normal(0, NOISE, (_COPIES, len(one.query)))
+        copies = {"noise": one.query + noise * spread}
+        if image_shape is not None:
+            copies["shifts"] = shifted(one.query, image_shape)
+        for name, inputs in copies.items():
+            kept[name].append(patches.outputs(base, inputs).argmax(1) == one.label)
+    return {name: float(np.mean(each)) for name, each in kept.items()}

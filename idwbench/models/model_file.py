@@ -27,10 +27,10 @@ from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Scaling, array_sha256
 from idwbench.errors import ConfigError, ModelFileError, PatchError
 from idwbench.files import check_model_path, read_file, write_file
+from idwbench.models.array_weights import ArrayNetwork
 from idwbench.models.model_card import CARD_NAME, ModelFacts, card_text, parse_facts, saved_model_card
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.patch_records import Repairs, earlier_repairs
-from idwbench.models.patches import Base
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
@@ -284,7 +284,7 @@ def _model(facts: ModelFacts, tensors: Mapping[str, Tensor], method: Method, ver
         if len(keys) != n_learned + len(patches):
             expected = f"{n_learned} learned prototypes and {len(patches)} patches"
             raise ValueError(f"{expected} are recorded, but {len(keys)} prototypes found")
-        base = Base(method, parameters, keys[:n_learned].numpy(), values[:n_learned].numpy())
+        base = ArrayNetwork(method, parameters, keys[:n_learned].numpy(), values[:n_learned].numpy())
         given["repairs"] = earlier_repairs(base, patches, keys[n_learned:].numpy(), values[n_learned:].double().numpy())
         keys, values = keys[:n_learned].clone(), values[:n_learned].clone()
     elif patches:

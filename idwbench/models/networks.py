@@ -17,12 +17,12 @@ from idwbench.attention.records import LEARNED_NUMBERS
 from idwbench.attention.sequences import MethodScore
 from idwbench.data.dataset import Dataset, Split, TrainingData
 from idwbench.data.loading import load_dataset
+from idwbench.models.array_weights import ArrayNetwork
 from idwbench.models.initialisation import check_prototypes, initial_prototypes, learned_arrays
 from idwbench.models.modules import PrototypeNetwork, RowModule, complete_run, parameter_arrays, with_parameters
 from idwbench.models.neighbours import PrototypeQuality, nearest
 from idwbench.models.patch_comparison import compare_ways
 from idwbench.models.patch_study import study_patches
-from idwbench.models.patches import Base
 from idwbench.models.perceptron import MultilayerPerceptron
 from idwbench.models.transformer import Transformer
 from idwbench.results.store import Results
@@ -283,7 +283,7 @@ def head_metrics(model: NetworkConfig, network: Network, dataset: Dataset) -> Va
     keys = head.compared(features["train"].inputs)[1]
     metrics = dict(PrototypeQuality(features).metrics(keys, values))
     if model.is_patched and dataset.task == "classification":
-        base = Base(head.method, head.plain().arguments, keys, values)
+        base = ArrayNetwork(head.method, head.plain().arguments, keys, values)
         metrics |= study_patches(base, features, model.patches)[0]
         if model.compare:
             metrics |= compare_ways(base, features, model.patches)[0]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,14 +22,14 @@ from numpy.typing import NDArray
 
 from idwbench.data.dataset import Split
 from idwbench.errors import PatchError
-from idwbench.models.array_weights import softmax
+from idwbench.models.array_weights import ArrayNetwork, softmax
 from idwbench.models.demands import DEFAULT_STEEPNESS, Demand
 from idwbench.models.effects import NOISE, calibration_error, shifted
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.neighbours import several_nearest, squared_distances
 from idwbench.models.patch_solution import prototypes_alone, solve
 from idwbench.models.patch_study import CRITERIA, Labels, Study
-from idwbench.models.patches import Base, Floats, PatchPrototypes
+from idwbench.models.patches import Floats, PatchPrototypes
 from idwbench.models.radii import Fence, Rows, largest_cap
 from idwbench.runs.metrics import PATCH_MEASURES, PATCH_WAYS
 
@@ -53,11 +53,11 @@ _HARD, _HEAVY = 1e12, 1e3
 _STEPS, _RATE, _TUNED_ALONE = 1000, 1e-3, 20
 
 # Trains a network again with inputs (n, features) and labels (n,) added; None if that diverges.
-Retrain = Callable[[NDArray[np.float32], Labels], Base | None]
+Retrain = Callable[[NDArray[np.float32], Labels], ArrayNetwork | None]
 
 
 def compare_ways(
-    base: Base,
+    base: ArrayNetwork,
     data: Mapping[str, Split],
     n_cases: int,
     image_shape: tuple[int, int] | None = None,
@@ -119,7 +119,7 @@ class _Comparison:
 
     def __init__(
         self,
-        base: Base,
+        base: ArrayNetwork,
         data: Mapping[str, Split],
         n_cases: int,
         image_shape: tuple[int, int] | None,
@@ -214,20 +214,12 @@ class _Comparison:
             return None
         if way in _PAPER:
             return patches
-        # r = d·x^(1/s) with the same x for each s, see `idwbench.models.radii`.
-        distances = np.sqrt(self._fence.sq_dist)
-        limits = distances * self._limits ** (DEFAULT_STEEPNESS / patches.steepness)
-        return replace(patches, radii=np.minimum(limits.min(0, initial=np.inf), self._cap))
+        limits = self._fence.largest_radii(patches).min(0, initial=np.inf)
+        return replace(patches, radii=np.minimum(limits, self._cap))
 
     def _demands(self, **settings: Any) -> list[Demand]:
         pairs = zip(self.queries, self.labels.tolist(), strict=True)
         return [Demand(query=query, label=label, **settings) for query, label in pairs]
-
-    @cached_property
-    def _limits(self) -> Floats:
-        """The largest radii (rows, cases) with the default steepness, in units of the distances."""
-        patches = prototypes_alone(self._base, self._demands(), self._states.take(self._wrong))[0]
-        return np.asarray(self._fence.largest_radii(patches) / np.sqrt(self._fence.sq_dist))
 
     def _fine_tuned(self, cases: slice) -> Floats:
         base = self._base
@@ -242,7 +234,7 @@ class _Comparison:
             optimizer.zero_grad()
             torch.nn.functional.cross_entropy(logits, labels).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-        return Base.of(network).states(self._points).outputs
+        return ArrayNetwork.of(network).states(self._points).outputs
 
 
 def _neighbours(test: Split, wrong: Labels) -> Labels:

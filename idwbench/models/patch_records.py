@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from idwbench.errors import ModelFileError, PatchError
+from idwbench.models.array_weights import ArrayNetwork
 from idwbench.models.certificates import certified_radius, reach
 from idwbench.models.demands import Demand
 from idwbench.models.patch_solution import solve
-from idwbench.models.patches import Base, Floats, PatchPrototypes
+from idwbench.models.patches import Floats, PatchPrototypes, exact_shape
 from idwbench.models.radii import Rows
 
 __all__ = ["Repairs", "earlier_repairs", "solved_repairs"]
@@ -135,7 +136,9 @@ def _fits(record: Demand, n_outputs: int, is_classification: bool) -> bool:
     return not labels and record.target is not None and len(record.target) == n_outputs
 
 
-def solved_repairs(base: Base, demands: Sequence[Demand], rows: Rows | None = None, *, merge: bool = False) -> Repairs:
+def solved_repairs(
+    base: ArrayNetwork, demands: Sequence[Demand], rows: Rows | None = None, *, merge: bool = False
+) -> Repairs:
     """Return the repairs that meet all demands, with their certificates; none if the network meets them all.
 
     Without rows, whose range is that of the data, there is no reach. Raises as `solve`.
@@ -163,7 +166,7 @@ def solved_repairs(base: Base, demands: Sequence[Demand], rows: Rows | None = No
     return Repairs(tuple(records))
 
 
-def earlier_repairs(base: Base, contents: Sequence[Mapping[str, Any]], keys: Floats, values: Floats) -> Repairs:
+def earlier_repairs(base: ArrayNetwork, contents: Sequence[Mapping[str, Any]], keys: Floats, values: Floats) -> Repairs:
     """Return the repairs in a model file of versions 1 to 3, where patches were the last keys and values.
 
     Their prototypes have the weight of the network's own; demands for the logits to be kept become exact patches when
@@ -173,7 +176,7 @@ def earlier_repairs(base: Base, contents: Sequence[Mapping[str, Any]], keys: Flo
         ModelFileError: a record is damaged.
     """
     criteria = {"margin": "wins", "logit_margin": "margin", "confidence": "confidence"}
-    shape = dict(zip(("log_peak", "radius", "steepness"), base.exact_shape(), strict=True))
+    shape = dict(zip(("log_peak", "radius", "steepness"), exact_shape(base), strict=True))
     converted = []
     for number, content in enumerate(contents, start=1):
         # Version 0.1.0 had other names for the criterion and the amount requested.

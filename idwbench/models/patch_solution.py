@@ -18,9 +18,10 @@ from itertools import combinations
 import numpy as np
 
 from idwbench.errors import PatchConflictError, PatchError
+from idwbench.models.array_weights import ArrayNetwork, States
 from idwbench.models.demands import Demand
 from idwbench.models.neighbours import squared_distances
-from idwbench.models.patches import OTHER_PEAK, Base, Floats, PatchPrototypes, States
+from idwbench.models.patches import OTHER_PEAK, Floats, PatchPrototypes, exact_shape, log_peak
 from idwbench.models.radii import Fence, Mask, Rows, error_slack, largest_cap
 
 __all__ = ["Solution", "prototypes_alone", "solve"]
@@ -46,7 +47,7 @@ class Solution:
     prototypes: PatchPrototypes
 
 
-def solve(base: Base, demands: Sequence[Demand], rows: Rows | None = None, *, merge: bool = False) -> Solution:
+def solve(base: ArrayNetwork, demands: Sequence[Demand], rows: Rows | None = None, *, merge: bool = False) -> Solution:
     """Return the patches that meet all demands.
 
     Args:
@@ -82,7 +83,9 @@ def solve(base: Base, demands: Sequence[Demand], rows: Rows | None = None, *, me
 class _Problem:
     """Those of different demands that need patches, with the states at their inputs; raises as `solve`."""
 
-    def __init__(self, base: Base, demands: Sequence[Demand], states: States, needs: Mask, rows: Rows | None) -> None:
+    def __init__(
+        self, base: ArrayNetwork, demands: Sequence[Demand], states: States, needs: Mask, rows: Rows | None
+    ) -> None:
         self._all, self.is_classification = demands, demands[0].label is not None
         self.demands, self.met = (
             [one for one, need in zip(demands, needs, strict=True) if need == wanted] for wanted in (True, False)
@@ -241,7 +244,7 @@ class _Problem:
         return PatchConflictError(conflicts, wishes="labels" if self.is_classification else "targets")
 
 
-def prototypes_alone(base: Base, demands: Sequence[Demand], states: States) -> tuple[PatchPrototypes, Floats]:
+def prototypes_alone(base: ArrayNetwork, demands: Sequence[Demand], states: States) -> tuple[PatchPrototypes, Floats]:
     """Return a prototype for each demand as if it were the only one, with r = NaN where it is to be found, and the η.
 
     Raises:
@@ -249,13 +252,14 @@ def prototypes_alone(base: Base, demands: Sequence[Demand], states: States) -> t
     """
     if not demands:
         return PatchPrototypes.none(base.keys.shape[1], base.values.shape[1]), np.empty(0)
+    own_peak = log_peak(base)
     shapes, values, etas = [], [], []
     for demand, log_sum, outputs in zip(demands, states.log_sum.tolist(), states.outputs, strict=True):
         if np.isposinf(log_sum):
             raise PatchError(f"{demand.name} is a key, which outweighs every patch with ε = 0", hint="train with ε > 0")
-        peak = log_sum + np.log(OTHER_PEAK) if base.log_peak is None else base.log_peak
+        peak = log_sum + np.log(OTHER_PEAK) if own_peak is None else own_peak
         radius = np.nan if demand.radius_given is None else demand.radius_given
-        shape = (peak, radius, demand.steepness) if demand.kind == "local" else base.exact_shape()
+        shape = (peak, radius, demand.steepness) if demand.kind == "local" else exact_shape(base)
         ratio = float(np.exp(min(log_sum - shape[0], 700.0)))
         eta, value = 0.0, np.zeros_like(outputs) if demand.kind != "local" else outputs.copy()
         with np.errstate(over="ignore", invalid="ignore"):

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from idwbench.data.dataset import Dataset, Split
 from idwbench.errors import ConfigError
-from idwbench.models.array_weights import softmax
+from idwbench.models.array_weights import ArrayNetwork, States, softmax
 from idwbench.models.demands import Demand
 from idwbench.models.effects import calibration_error
 from idwbench.models.neighbours import mean_neighbour_distance
 from idwbench.models.patch_solution import prototypes_alone
-from idwbench.models.patches import Base, Floats, PatchPrototypes, States
+from idwbench.models.patches import Floats, PatchPrototypes
 
 __all__ = ["CRITERIA", "SPECIAL_POINTS", "Cases", "Labels", "Study", "special_cases", "study_patches"]
 
@@ -44,7 +44,7 @@ Cases = tuple[NDArray[np.float32], Labels]
 Study = tuple[dict[tuple[str, str], float], dict[str, NDArray[np.generic]]]
 
 
-def study_patches(base: Base, data: Mapping[str, Split], cases: Cases | int) -> Study:
+def study_patches(base: ArrayNetwork, data: Mapping[str, Split], cases: Cases | int) -> Study:
     """Return metrics and arrays of a study of patches of a trained `idw` network.
 
     Each case is one patch of the original network. With C cases and the criteria of the module in their order, the
@@ -120,7 +120,7 @@ def _wrong_cases(states: States, split: Split, n: int) -> Cases:
     return split.inputs[rows], split.labels[rows]
 
 
-def _patches(base: Base, cases: Cases, states: States, name: str = "exact") -> PatchPrototypes:
+def _patches(base: ArrayNetwork, cases: Cases, states: States, name: str = "exact") -> PatchPrototypes:
     """Return the patches of cases with these states by one of `CRITERIA`; keys and weights are the same by each."""
     pairs = zip(cases[0], cases[1].tolist(), strict=True)
     demands = [Demand(query=query, label=label, **CRITERIA[name]) for query, label in pairs]
@@ -146,7 +146,9 @@ def _effects(states: States, split: Split, patches: PatchPrototypes, values: Flo
     return changed, accuracy
 
 
-def _influence(base: Base, train: Split, patches: PatchPrototypes, values: Floats) -> dict[str, NDArray[np.generic]]:
+def _influence(
+    base: ArrayNetwork, train: Split, patches: PatchPrototypes, values: Floats
+) -> dict[str, NDArray[np.generic]]:
     """Return the largest change of a class probability over all cases at distances from the patch.
 
     For each case there are `_DIRECTIONS` points at each distance, in directions towards random points of the box that
@@ -173,7 +175,7 @@ def _influence(base: Base, train: Split, patches: PatchPrototypes, values: Float
     return {"influence_edges": edges, "influence": influence}
 
 
-def _calibration(base: Base, states: States, split: Split) -> dict[str, NDArray[np.generic]]:
+def _calibration(base: ArrayNetwork, states: States, split: Split) -> dict[str, NDArray[np.generic]]:
     """Return the calibration error after patches of wrong inputs of the split, one after the other."""
     inputs, labels = wrong = _wrong_cases(states, split, _PATCH_COUNTS[-1])
     rows = np.flatnonzero(states.outputs.argmax(1) != split.labels)[: len(labels)]
@@ -195,14 +197,14 @@ def _calibration(base: Base, states: States, split: Split) -> dict[str, NDArray[
     return {"calibration_patches": np.array(counts), "calibration_error": errors, "patches_held": held}
 
 
-def _smallest(base: Base, patches: PatchPrototypes, labels: Labels) -> float:
+def _smallest(base: ArrayNetwork, patches: PatchPrototypes, labels: Labels) -> float:
     """Return the fraction of patches whose value wins and of which 0.99 does not, with one more key in the network."""
     # Of the smallest value that ties, see the first of `CRITERIA`.
     smaller = 0.99 / 1.001
 
     def answer(query: NDArray[np.float32], value: Floats) -> int:
         keys, values = np.vstack([base.keys, query]), np.vstack([base.values, value])
-        return int(Base(base.method, base.parameters, keys, values).states(query[None]).outputs.argmax())
+        return int(ArrayNetwork(base.method, base.parameters, keys, values).states(query[None]).outputs.argmax())
 
     pairs = zip(patches.keys, patches.values, labels, strict=True)
     return float(np.mean([answer(q, value) == label != answer(q, smaller * value) for q, value, label in pairs]))

@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.attention.scores import HIT_SQ_DIST
+from idwbench.models.array_weights import ArrayNetwork, States
 from idwbench.models.demands import DEFAULT_STEEPNESS, STEEPEST
 from idwbench.models.neighbours import SquaredDistances, squared_distances
-from idwbench.models.patches import Base, Floats, PatchPrototypes, States
+from idwbench.models.patches import Floats, PatchPrototypes
 
 __all__ = ["Fence", "Mask", "Rows", "error_slack", "largest_cap"]
 
@@ -43,7 +44,7 @@ class Rows:
     inputs: NDArray[np.float32]
     targets: NDArray[Any]
     # The last network and keys, with what is known of the rows and these.
-    _states: list[tuple[Base, States]] = field(default_factory=list, repr=False, compare=False)
+    _states: list[tuple[ArrayNetwork, States]] = field(default_factory=list, repr=False, compare=False)
     _sq_dist: list[tuple[bytes, Floats]] = field(default_factory=list, repr=False, compare=False)
 
     @cached_property
@@ -51,7 +52,7 @@ class Rows:
         """The least and the largest value of each feature, (features,)."""
         return self.inputs.min(0).astype(np.float64), self.inputs.max(0).astype(np.float64)
 
-    def states(self, base: Base) -> States:
+    def states(self, base: ArrayNetwork) -> States:
         """Return the states of a network, which are kept for the next call."""
         if not self._states or self._states[0][0] is not base:
             self._states[:] = [(base, base.states(self.inputs))]
@@ -83,7 +84,7 @@ class Fence:
     slack: Floats
 
     @classmethod
-    def of(cls, base: Base, rows: Rows, keys: NDArray[np.float32], slack: Floats) -> Fence:
+    def of(cls, base: ArrayNetwork, rows: Rows, keys: NDArray[np.float32], slack: Floats) -> Fence:
         """Return the fence of `rows` for patches at `keys` (patches, features), with a slack (1,) or (outputs,)."""
         sq_dist = rows.sq_dist(keys)
         return cls(sq_dist, rows.states(base), rows.targets, np.broadcast_to(slack, (len(sq_dist), slack.size)))

@@ -9,7 +9,6 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
@@ -25,11 +24,11 @@ from idwbench.data.dataset import Scaling
 from idwbench.data.loading import load_dataset
 from idwbench.errors import IdwbenchError, PatchError, TrainingError
 from idwbench.files import MODEL_SUFFIXES
-from idwbench.models.array_weights import AnswerTerms
+from idwbench.models.array_weights import AnswerTerms, ArrayNetwork
 from idwbench.models.inputs import PatchLine, scaled_input
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.patch_records import Repairs
-from idwbench.models.patches import Base, PatchPrototypes
+from idwbench.models.patches import PatchPrototypes
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import METRICS, SPLITS, Metrics
 
@@ -116,9 +115,9 @@ class SavedModel(Patchable):
         return self.network.values.shape[1]
 
     @cached_property
-    def base(self) -> Base:
-        """The network without patches in float64; raises `PatchError` for a method whose weights are no softmax."""
-        return Base.of(self.network)
+    def base(self) -> ArrayNetwork:
+        """The network without patches in float64."""
+        return ArrayNetwork.of(self.network)
 
     @cached_property
     def patch_prototypes(self) -> PatchPrototypes:
@@ -141,15 +140,12 @@ class SavedModel(Patchable):
         """Return the outputs (n, outputs) for scaled inputs (n, features), in float64."""
         if self.network.method.weighting != "softmax":
             return self.weights(inputs) @ self.values
-        patches = self.patch_prototypes
-        return patches.outputs(self.base, inputs) if len(patches) else self.base.states(inputs).outputs
+        return self.patch_prototypes.outputs(self.base, inputs)
 
     def weights(self, inputs: NDArray[np.float32]) -> NDArray[np.float64]:
         """Return the weights (n, prototypes + patches) for scaled inputs (n, features), in float64."""
-        if self.network.method.weighting == "softmax":
-            return self.patch_prototypes.weights(self.base, inputs)
-        network = deepcopy(self.network).double()
-        return np.asarray(network.in_parts(lambda rows: network.weights(rows.double()), inputs), np.float64)
+        patches = self.patch_prototypes
+        return patches.weights(self.base, inputs) if len(patches) else self.base.weights(inputs)
 
     def scale(self, x: ArrayLike) -> NDArray[np.float32]:
         """Return one input (in the data's own units, of any shape) scaled and flattened, (features,).

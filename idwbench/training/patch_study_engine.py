@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.data.dataset import Dataset, Split
+from idwbench.models.array_weights import ArrayNetwork
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.patch_comparison import compare_ways
 from idwbench.models.patch_study import Labels, special_cases, study_patches
-from idwbench.models.patches import Base
 from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
 from idwbench.training.engine import Context, Fitted, one_by_one, required_run, small_stack
@@ -40,13 +40,13 @@ def _fit(config: RunConfig, dataset: Dataset, context: Context) -> Fitted:
     return Fitted(*study, network.n_parameters)
 
 
-def _base(network: RunConfig, arrays: Mapping[str, NDArray[np.generic]]) -> Base:
-    return Base.of(PrototypeNetwork.of(network.network.method_record, network.model.parameters, arrays))
+def _base(network: RunConfig, arrays: Mapping[str, NDArray[np.generic]]) -> ArrayNetwork:
+    return ArrayNetwork.of(PrototypeNetwork.of(network.network.method_record, network.model.parameters, arrays))
 
 
 def _retrained(
     network: RunConfig, dataset: Dataset, context: Context, inputs: NDArray[np.float32], labels: Labels
-) -> Base | None:
+) -> ArrayNetwork | None:
     """Return the network trained again with inputs that are added ten times; None if that diverges."""
     train = Split(
         np.concatenate([dataset.train.inputs, np.repeat(inputs, _COPIES, axis=0)]),

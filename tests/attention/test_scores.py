@@ -9,7 +9,7 @@ from scipy.special import softmax
 from idwbench.attention.distances import squared_distances
 from idwbench.attention.forward import attention_weights, prototype_logits
 from idwbench.attention.scores import METHODS, log_inv_dist
-from idwbench.models.array_weights import array_weights
+from idwbench.models.array_weights import ArrayNetwork
 
 POWERS = [0.5, 1.0, 2.0, 4.0, 16.0, 64.0, 1000.0]
 DISTANCES = [0.0, 1e-6, 1e-3, 0.1, 0.9, 1.0, 1.1, 3.0, 25.0, 1e3]
@@ -112,7 +112,8 @@ def test_weights_of_arrays_are_those_of_tensors_with_hits_zeros_and_equal_keys(n
         scores = METHODS[name].scores(torch.from_numpy(inputs), torch.from_numpy(keys), parameters | learned)
         expected = attention_weights(METHODS[name], scores).numpy()
         parameters |= {one: array.numpy() for one, array in learned.items()}
-        np.testing.assert_allclose(array_weights(name, parameters, inputs, keys), expected, rtol=1e-10, atol=1e-13)
+        network = ArrayNetwork(METHODS[name], parameters, keys, np.empty((5, 2)))
+        np.testing.assert_allclose(network.weights(inputs), expected, rtol=1e-10, atol=1e-13)
 
 
 def test_with_epsilon_zero_scores_are_logarithms_of_distances_for_a_huge_power_too():

@@ -7,9 +7,10 @@ import pytest
 from test_patch_solution import METHODS, demands_of, network, rows_of
 
 from idwbench.attention.scores import BUILT_IN_METHODS
+from idwbench.models.array_weights import ArrayNetwork
 from idwbench.models.certificates import SMALL_CHANGE, certified_radius, reach
 from idwbench.models.patch_solution import solve
-from idwbench.models.patches import Base, PatchPrototypes
+from idwbench.models.patches import PatchPrototypes
 
 
 def solved(method="idw"):
@@ -74,7 +75,7 @@ def test_beyond_its_reach_a_patch_changes_no_logit_by_more_than_a_hundredth(meth
 def test_the_reach_lies_beyond_the_last_distance_at_which_a_patch_matters():
     # A narrow patch of a network whose weights fall faster than the patch's: small within, and large again beyond.
     keys = np.zeros((1, 1), np.float32)
-    base = Base(BUILT_IN_METHODS["neg_dist"], {"power": 2.0}, keys, np.float32([[1.0, 0.0]]))
+    base = ArrayNetwork(BUILT_IN_METHODS["neg_dist"], {"power": 2.0}, keys, np.float32([[1.0, 0.0]]))
     one = np.ones(1)
     patches = PatchPrototypes(keys, np.array([[0.0, 1.0]]), -20 * one, one, 8 * one)
     inputs = np.linspace(-6, 6, 4001)[:, None]

@@ -7,9 +7,9 @@ from test_patch_study import Network
 
 from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Split
+from idwbench.models.array_weights import ArrayNetwork
 from idwbench.models.effects import calibration_error, shifted
 from idwbench.models.patch_comparison import compare_ways
-from idwbench.models.patches import Base
 from idwbench.runs.metrics import METRICS, PATCH_MEASURES, PATCH_WAYS
 
 SHAPE = (3, 2)
@@ -32,7 +32,7 @@ def a_base(method="idw"):
     keys = np.stack([train.inputs[train.labels == label][:2].mean(0) for label in (0, 0, 1, 1, 2, 2)])
     keys = (keys + 0.3 * generator.normal(size=keys.shape)).astype(np.float32)
     values = (2 * np.eye(3)[[0, 0, 1, 1, 2, 2]] + generator.normal(size=(6, 3))).astype(np.float32)
-    return Base(get_method(method), get_method(method).resolve({}), keys, values)
+    return ArrayNetwork(get_method(method), get_method(method).resolve({}), keys, values)
 
 
 class Oracle(Network):
@@ -53,7 +53,7 @@ def study():
 
     def retrain(inputs, labels):
         asked.append((inputs, labels))
-        return Base(base.method, base.parameters, base.keys, 2 * base.values[:, ::-1])
+        return ArrayNetwork(base.method, base.parameters, base.keys, 2 * base.values[:, ::-1])
 
     metrics, arrays = compare_ways(base, DATA, 25, SHAPE, retrain)
     wrong = np.flatnonzero(Oracle(base).logits(DATA["test"].inputs).argmax(1) != DATA["test"].labels)[:25]
@@ -186,7 +186,7 @@ def test_retraining_is_measured_where_all_inputs_were_added_and_fine_tuning_of_t
     retraining, tuning = (PATCH_WAYS.index(way) for way in ("retraining", "fine_tuning"))
     assert np.isnan(arrays["alone"][retraining]).all() and np.isnan(arrays["one_by_one"][retraining]).all()
     assert np.isnan(arrays["together"][retraining, :, :-1]).all()
-    again = Oracle(Base(base.method, base.parameters, base.keys, 2 * base.values[:, ::-1]))
+    again = Oracle(ArrayNetwork(base.method, base.parameters, base.keys, 2 * base.values[:, ::-1]))
     expected = expected_measures(again.logits, base, wrong)
     assert measures(arrays["together"], "retraining", 3) == pytest.approx(expected, rel=1e-6)
     assert np.isfinite(arrays["alone"][tuning, :, :20]).all() and np.isnan(arrays["alone"][tuning, :, 20:]).all()
@@ -213,7 +213,7 @@ def test_a_diverged_retraining_and_inputs_that_are_no_images_have_no_measures(mo
 def test_a_network_without_errors_has_nothing_to_compare():
     train = DATA["train"]
     values = 9 * np.eye(3, dtype=np.float32)[train.labels]
-    base = Base(get_method("idw"), {"power": 2.0, "epsilon": 1e-9}, train.inputs, values)
+    base = ArrayNetwork(get_method("idw"), {"power": 2.0, "epsilon": 1e-9}, train.inputs, values)
     metrics, arrays = compare_ways(base, {"train": train, "test": train}, 5, SHAPE)
     assert metrics == {("cases", "patched"): 0}
     assert arrays["counts"].shape == (0,) and arrays["alone"].shape == (len(PATCH_WAYS), len(PATCH_MEASURES), 0)

@@ -8,9 +8,9 @@ from scipy.optimize import linprog
 
 from idwbench.attention.scores import BUILT_IN_METHODS
 from idwbench.errors import PatchConflictError, PatchError
+from idwbench.models.array_weights import ArrayNetwork
 from idwbench.models.demands import Demand
 from idwbench.models.patch_solution import solve
-from idwbench.models.patches import Base
 from idwbench.models.radii import Rows
 
 METHODS = {
@@ -27,7 +27,7 @@ def network(method="idw", classes=3, **parameters):
     rng = np.random.default_rng(0)
     keys, values = rng.normal(size=(20, 4)), 3 * rng.normal(size=(20, classes))
     given = METHODS[method] | parameters
-    return Base(BUILT_IN_METHODS[method], given, keys.astype(np.float32), values.astype(np.float32))
+    return ArrayNetwork(BUILT_IN_METHODS[method], given, keys.astype(np.float32), values.astype(np.float32))
 
 
 def rows_of(base, wrong=20):
@@ -113,7 +113,7 @@ def test_a_steepness_that_is_not_given_leaves_a_radius_where_weights_fall_fast(m
 
 def test_labels_of_a_network_whose_logits_hardly_differ_get_a_probability_of_seven_tenths():
     strong = network(classes=10)
-    base = Base(strong.method, strong.parameters, strong.keys, 0.01 * strong.values)
+    base = ArrayNetwork(strong.method, strong.parameters, strong.keys, 0.01 * strong.values)
     rows = rows_of(base)
     demands = demands_of(rows)
     logits = solve(base, demands, rows).prototypes.outputs(base, rows.inputs[-20:])
@@ -335,11 +335,11 @@ def test_rows_that_occur_many_times_do_not_make_the_largest_radius_zero(base, ro
 
 
 def test_a_row_of_equal_logits_stands_in_the_way_of_no_patch(base, rows, demand):
-    tied = Base(base.method, base.parameters, base.keys, base.values.copy())
+    tied = ArrayNetwork(base.method, base.parameters, base.keys, base.values.copy())
     tied.values[0] = 5.0
     far = np.full((1, 4), 30, np.float32)
     tied.keys[0] = far
-    tied = Base(tied.method, tied.parameters | {"epsilon": 0.0}, tied.keys, tied.values)
+    tied = ArrayNetwork(tied.method, tied.parameters | {"epsilon": 0.0}, tied.keys, tied.values)
     assert len(set(tied.states(far).outputs[0])) == 1
     with_tie = Rows(np.concatenate([rows.inputs, far]), np.append(rows.targets, 0))
     wanted = (int(tied.states(demand.query[None]).outputs.argmax()) + 1) % 3
@@ -381,8 +381,8 @@ def refusals():
         "only 'idw' models have an exact",
         lambda: solve(network("cosine"), [Demand(query=query, label=label, kind="exact")]),
     )
-    relu = lambda: Base(BUILT_IN_METHODS["fc_relu"], {}, base.keys, base.values)  # noqa: E731
-    yield "a network with method 'fc_relu' cannot be patched", relu
+    relu = ArrayNetwork(BUILT_IN_METHODS["fc_relu"], {}, base.keys, base.values)
+    yield "a network with method 'fc_relu' cannot be patched", lambda: solve(relu, [Demand(query=query, label=label)])
     for kind in ("local", "exact"):
         key = Demand(query=network(epsilon=0.0).keys[0], label=1, radius_given=1.0, kind=kind)
         yield "is a key, which outweighs every patch", lambda key=key: solve(network(epsilon=0.0), [key])

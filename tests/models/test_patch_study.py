@@ -9,10 +9,10 @@ from scipy.special import softmax
 from idwbench.attention.scores import get_method
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError
+from idwbench.models.array_weights import ArrayNetwork
 from idwbench.models.effects import calibration_error
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.patch_study import CRITERIA, SPECIAL_POINTS, special_cases, study_patches
-from idwbench.models.patches import Base
 from idwbench.runs.datasets import TwoMoonsConfig
 from idwbench.runs.kinds.models import parse_model
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
@@ -86,7 +86,7 @@ EXAMPLES = [
 
 def study_of(model, keys, values, dataset):
     cases = model.n_cases if model.cases == "wrong" else special_cases(dataset)
-    return study_patches(Base(get_method("idw"), model.parameters, keys, values), dataset.splits, cases)
+    return study_patches(ArrayNetwork(get_method("idw"), model.parameters, keys, values), dataset.splits, cases)
 
 
 @pytest.fixture(scope="module", params=EXAMPLES, ids=str)

@@ -13,7 +13,7 @@ import idwbench
 from idwbench import Results, load_model, run_config
 from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Scaling
-from idwbench.models.array_weights import array_weights
+from idwbench.models.array_weights import ArrayNetwork
 from idwbench.models.inputs import PatchLine
 from idwbench.models.model_card import card_text, saved_model_card
 from idwbench.models.modules import PrototypeNetwork
@@ -53,7 +53,7 @@ def test_outputs_and_weights_are_those_of_float64(method):
     parameters = METHODS[method].resolve({})
     inputs = np.random.default_rng(0).normal(0, 30, (50, 2)).astype(np.float32)
     network = PrototypeNetwork(METHODS[method], parameters, torch.from_numpy(KEYS), torch.from_numpy(VALUES))
-    weights = array_weights(method, parameters, inputs, KEYS)
+    weights = ArrayNetwork(METHODS[method], parameters, KEYS, VALUES).weights(inputs)
     saved = replace(model(), network=network)
     np.testing.assert_allclose(saved.weights(inputs), weights, rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(saved.outputs(inputs), weights @ VALUES.astype(np.float64), rtol=1e-12, atol=1e-12)

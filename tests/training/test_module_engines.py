@@ -16,12 +16,12 @@ from idwbench.attention.scores import get_method
 from idwbench.data.loading import load_dataset
 from idwbench.data.synthetic import draw_queries, draw_table
 from idwbench.dual.recording import Recording
+from idwbench.models.array_weights import ArrayNetwork
 from idwbench.models.hash_table import HashTable, measured
 from idwbench.models.neighbours import PrototypeQuality, nearest
 from idwbench.models.networks import network_from_arrays
 from idwbench.models.patch_comparison import compare_ways
 from idwbench.models.patch_study import study_patches
-from idwbench.models.patches import Base
 from idwbench.models.perceptron import initial_mlp, mlp_from_arrays
 from idwbench.runs.metrics import ATTENDED_PLACES
 from idwbench.training.checkpoints import CheckpointFile
@@ -200,7 +200,7 @@ def test_quality_and_patches_of_the_head_are_those_of_prototypes_for_features(co
     assert result.n_parameters == sum(parameter.numel() for parameter in network.parameters())
     keys, values = result.arrays["head.keys"], result.arrays["head.values"]
     assert np.array_equal(result.arrays["nearest"], nearest(keys, features["train"].inputs)[0])
-    base = Base(get_method("idw"), result.config.model.head_parameters, keys, values)
+    base = ArrayNetwork(get_method("idw"), result.config.model.head_parameters, keys, values)
     study, _ = (compare_ways if compare else study_patches)(base, features, 3)
     names = {("cases", "smallest_eta"), ("train", "changed_exact"), ("test", "changed_exact")}
     names = {("local", "better"), ("local", "worse_together"), ("local", "relative_radius")} if compare else names
