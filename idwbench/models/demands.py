@@ -22,8 +22,9 @@ _DEFAULT_MARGIN, DEFAULT_STEEPNESS = 2.0, 32.0
 _LEAST_PROBABILITY = 0.7
 # The largest power of `idw`, too.
 STEEPEST = 1e12
-# The part of Δ by which the smallest winning value exceeds that of the tie.
-_WINNING = 1e-3
+# The part of Δ by which the smallest winning value exceeds that of the tie, and the part of the largest logit by which
+# other values exceed what is wanted, so that neither rounding nor a distant patch takes it away.
+_WINNING, _AMPLE = 1e-3, 1e-8
 # What an output may lack, as a part of what is wanted, and of the largest logit for its rounding.
 _TOLERANCE, _ROUNDING = 1e-9, 1e-14
 
@@ -135,11 +136,6 @@ class Demand(BaseModel):
             return by_probability - float(logits[self.label]), np.exp(others - total) - own
         return by_margin - float(logits[self.label]), np.eye(len(logits))[others.argmax()] - own
 
-    def missing(self, logits: Floats) -> float:
-        """Return what the label's logit among `logits` (classes,) lacks; 0 if it lacks no more than its rounding."""
-        lacks = self.lacks(logits)[0]
-        return lacks if lacks > _TOLERANCE * self.amount + _ROUNDING * float(np.abs(logits).max()) else 0.0
-
     def holds(self, outputs: Floats) -> bool:
         """Return whether outputs (outputs,) have the label as their largest, or the target."""
         if self.label is not None:
@@ -148,7 +144,9 @@ class Demand(BaseModel):
 
     def is_met(self, outputs: Floats) -> bool:
         """Return whether outputs (outputs,) meet the demand."""
-        return self.holds(outputs) and (self.criterion == "wins" or self.label is None or not self.missing(outputs))
+        if not self.holds(outputs) or self.criterion == "wins" or self.label is None:
+            return self.holds(outputs)
+        return self.lacks(outputs)[0] <= _TOLERANCE * self.amount + _ROUNDING * float(np.abs(outputs).max())
 
     def eta(self, logits: Floats, ratio: float, printed: float) -> float:
         """Return η of the patch if it were the only one.
@@ -169,14 +167,12 @@ class Demand(BaseModel):
         gap = float(np.delete(kept, self.label).max() - kept[self.label])
         if not self.is_free:
             return (1 + ratio) * gap * (printed if self.kind == "printed" else 1.0)
-        lacks = self.lacks(kept)[0]
-        if not self.amount:
-            lacks += _WINNING * (abs(gap) or float(np.abs(kept).max()) or 1.0)
-        if lacks <= gap:
+        lacks, size = self.lacks(kept)[0], float(np.abs(kept).max()) or 1.0
+        if self.amount and lacks <= gap:
             needed = 1 / (1 + math.exp(lacks - gap) * (1 - self.amount) / self.amount)
             problem = f"the label would not win with probability {self.amount:g}, it needs above {needed:.6g}"
             raise PatchError(problem, location=("confidence",))
-        return (1 + ratio) * max(lacks, 0.0)
+        return (1 + ratio) * max(lacks + (_AMPLE * size if self.amount else _WINNING * (abs(gap) or size)), 0.0)
 
 
 def demand_settings(

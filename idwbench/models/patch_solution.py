@@ -209,14 +209,13 @@ class _Problem:
         etas, cuts, limits = alone, np.empty((0, len(alone))), np.empty(0)
         for _ in range(_ROUNDS):
             logits = rest + (shares * etas) @ one_hot
-            pairs = zip(self.demands, logits, strict=True)
-            missing = is_free * np.array([demand.missing(row) for demand, row in pairs])
-            if not missing.any():
+            lacks, slopes = zip(*(one.lacks(row) for one, row in zip(self.demands, logits, strict=True)), strict=True)
+            failing = np.flatnonzero(is_free & (np.array(lacks) >= 0))
+            if not failing.size:
                 return np.asarray(fixed + etas[:, None] * one_hot)
-            failing = np.flatnonzero(missing)
-            slopes = np.stack([self.demands[row].lacks(logits[row])[1] for row in failing])
-            cuts = np.concatenate([cuts, shares[failing] * slopes[:, labels]])
-            limits = np.append(limits, cuts[-len(failing) :] @ (etas - alone) - missing[failing] - _BEYOND * scale)
+            tangents = shares[failing] * np.stack(slopes)[failing][:, labels]
+            cuts = np.concatenate([cuts, tangents])
+            limits = np.append(limits, tangents @ (etas - alone) - np.array(lacks)[failing] - _BEYOND * scale)
             etas = alone + self._least_change(cuts, limits / scale, room / scale) * scale
         raise self._conflict()
 
