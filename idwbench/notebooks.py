@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from idwbench.explanations.explanation import Explanation
 from idwbench.models.patched_network import PatchedNetwork
 from idwbench.models.saved_model import SavedModel, stored_model
+from idwbench.report.labels import cell_label
 from idwbench.report.leaderboard import leaderboard as ranking
 from idwbench.report.render import render
 from idwbench.report.selection import report_tables, select_runs
@@ -227,14 +228,11 @@ def _explanation_html(shown: Explanation) -> str:
     from idwbench.figures.explanations import draw_explanation
     from idwbench.figures.style import picture_html
 
-    header = ("layer", "source", shown.weight_name, "class", "contribution")
-    rows = [
-        (layer.name, item.source, f"{item.weight:.4g}", shown.class_name(item.label), _number(item.contribution))
-        for layer in shown.layers
-        for item in layer.items
-    ]
-    image = picture_html(draw_explanation(shown), f"explanation of an answer of {shown.model}")
-    return image + _rows_html(header, rows) + _notes_html(shown.warnings)
+    parts = [picture_html(draw_explanation(shown), f"explanation of an answer of {shown.model}")]
+    for layer in shown.layers:
+        columns = shown.table(layer)
+        parts += [f"<h4>{escape(layer.name)}</h4>", _rows_html([*columns], zip(*columns.values(), strict=True))]
+    return "".join(parts) + _notes_html(shown.warnings)
 
 
 def _patches_html(model: SavedModel) -> str:
@@ -242,7 +240,7 @@ def _patches_html(model: SavedModel) -> str:
     header = ("patch", "label", "label before", "radius", "certain within")
     names: dict[int | None, str] = {None: "", **dict(enumerate(model.class_names))}
     rows = [
-        (number, names[one.label], names[one.label_before], _number(one.radius), _number(one.certified_radius))
+        (number, names[one.label], names[one.label_before], cell_label(one.radius), cell_label(one.certified_radius))
         for number, one in enumerate(model.repairs.records, start=1)
     ]
     return _rows_html(header, rows) if rows else ""
@@ -251,7 +249,7 @@ def _patches_html(model: SavedModel) -> str:
 def _metrics_html(metrics: Mapping[tuple[str, str], float]) -> str:
     """Return a row for each metric and a column for each split."""
     splits, names = (list(dict.fromkeys(pair[place] for pair in metrics)) for place in (0, 1))
-    rows = [(name, *(_number(metrics.get((split, name))) for split in splits)) for name in names]
+    rows = [(name, *(cell_label(metrics.get((split, name))) for split in splits)) for name in names]
     return _rows_html(("metric", *splits), rows) if rows else ""
 
 
@@ -282,7 +280,3 @@ def _rows_html(header: Sequence[str], rows: Iterable[Sequence[object]], bold: Se
 
 def _notes_html(notes: Iterable[str]) -> str:
     return "".join(f"<p><small>{escape(note)}</small></p>" for note in notes if note)
-
-
-def _number(number: float | None) -> str:
-    return "" if number is None else f"{number:.4g}"

@@ -159,7 +159,7 @@ def test_an_explanation_shows_its_figure_and_the_weights(model):
     explained = idwbench.explain(model, [0.5, 0.25], top=2)
     shown = Cells(explained)
     assert shown.pictures[0].startswith("data:image/png;base64,")
-    assert [row[1] for row in shown.tables[0][1:]] == [item.source for item in explained.layers[0].items]
+    assert [row[0] for row in shown.tables[0][1:]] == [item.source for item in explained.layers[0].items]
 
 
 def test_a_warning_of_an_explanation_is_shown(model):

@@ -12,10 +12,11 @@ from idwbench.cli.options import data_option, option, refuse
 from idwbench.cli.output import echo, echo_json, print_line, print_table
 from idwbench.errors import ExplanationError
 from idwbench.files import check_output
+from idwbench.report.labels import cell_label
 from idwbench.results import DEFAULT_DATABASE
 
 if TYPE_CHECKING:
-    from idwbench.explanations.explanation import Answer, Explanation, LayerAttention, MaskEffect
+    from idwbench.explanations.explanation import Explanation, LayerAttention, MaskEffect
     from idwbench.explanations.passages import ExplainedPrompt
 
 __all__ = ["OPTIONS", "explain"]
@@ -35,7 +36,6 @@ OPTIONS = {
 # Columns of names; the others are numbers.
 _TEXTS = ("source", "class", "task", "nearest", "outside")
 _NOUNS = {"prototypes": "prototypes", "training data": "training samples", "history of training": "slots"}
-_MOST_NUMBERS, _MOST_OUTSIDE = 6, 3
 
 
 def explain(
@@ -124,15 +124,15 @@ def _progress() -> Iterator[Callable[[int, int], None]]:
 
 def _print_explanation(explained: Explanation) -> None:
     query = explained.query
-    known = explained.class_name(query.label) or ("" if query.target is None else _numbers(query.target.tolist()))
+    known = explained.class_name(query.label) or ("" if query.target is None else cell_label(query.target.tolist()))
     print_line(explained.model)
     print_line(f"input {query.text}{f', target {known}' if known else ''}")
     if query.missing:
         print_line(f"without a value, and filled in as in the training data: {', '.join(query.missing)}")
-    print_line(f"answer {_answer(explained, explained.answer)}")
-    for layer, facts in zip(explained.layers, explained.facts()["layers"], strict=True):
+    print_line(f"answer {explained.answer_text(explained.answer)}")
+    for layer in explained.layers:
         echo(f"\n{_title(explained, layer)}")
-        print_table(_items(explained, facts["items"]), texts=_TEXTS)
+        print_table(explained.table(layer), texts=_TEXTS)
         if compared := explained.comparison(layer):
             echo()
             print_table(compared, texts=compared)
@@ -141,36 +141,6 @@ def _print_explanation(explained: Explanation) -> None:
         print_table(_classes(explained), texts=_TEXTS)
     if explained.effect is not None:
         _print_effect(explained, explained.effect)
-
-
-def _items(explained: Explanation, items: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
-    """Return the columns of the largest weights of a layer; columns without content are left out."""
-    visits = ("visits",) if explained.memory == "history of training" else ()
-    value = () if explained.class_names else ("value",)
-    names = ("source", "class", "task", *visits, "step", explained.weight_name, "contribution", *value)
-    columns = {name: [_cell(item[name]) for item in items] for name in names}
-    columns |= {"nearest": [_nearest(item["nearest"]) for item in items]}
-    columns |= {"outside": [_outside(item["outside"]) for item in items]}
-    return {name: column for name, column in columns.items() if any(column)}
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, list):
-        return _numbers(value)
-    return f"{value:.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value or ""
-
-
-def _nearest(facts: dict[str, Any] | None) -> str:
-    """Return the row of the training data nearest to a prototype with its class."""
-    if facts is None:
-        return ""
-    return f"{facts['source']} ({facts['label']})" if facts["label"] else str(facts["source"])
-
-
-def _outside(names: Sequence[str] | None) -> str:
-    """Return the features in which a prototype lies outside the range of the training data; of many their number."""
-    names = names or ()
-    return f"{len(names)} features" if len(names) > _MOST_OUTSIDE else ", ".join(names)
 
 
 def _title(explained: Explanation, layer: LayerAttention) -> str:
@@ -191,21 +161,10 @@ def _classes(explained: Explanation) -> dict[str, list[str]]:
 
 def _print_effect(explained: Explanation, effect: MaskEffect) -> None:
     removed = f"{effect.removed:,} of {effect.size:,} {_NOUNS[explained.memory]}"
-    before, after = (_answer(explained, answer) for answer in (explained.answer, effect.answer))
+    before, after = map(explained.answer_text, (explained.answer, effect.answer))
     print_line(f"without {', '.join(effect.conditions)} ({removed}): {before} -> {after}")
     for change in effect.accuracy:
         echo(f"{change.name}: accuracy {100 * change.before:.2f} -> {100 * change.after:.2f} % ({change.n:,} inputs)")
-
-
-def _answer(explained: Explanation, answer: Answer) -> str:
-    if answer.probabilities is None or answer.label is None:
-        return _numbers(answer.outputs.tolist())
-    return f"{explained.class_name(answer.label)} (probability {answer.probabilities[answer.label]:.4f})"
-
-
-def _numbers(numbers: Sequence[float]) -> str:
-    more = ", ..." if len(numbers) > _MOST_NUMBERS else ""
-    return ", ".join(f"{number:.4g}" for number in numbers[:_MOST_NUMBERS]) + more
 
 
 def _print_warnings(warnings: Sequence[str]) -> None:
@@ -224,18 +183,12 @@ def _print_passages(explained: ExplainedPrompt) -> None:
     for layer in explained.layers:
         title = f"{len(layer.passages)} passages of the {layer.hits:,} slots with the largest attention"
         echo(f"\n{layer.name}: {title}, of {layer.slots:,}")
-        names = ("attention", "hits", "step")
-        columns = {name: [_cell(vars(passage)[name]) for passage in layer.passages] for name in names}
-        contributions = [f"{p.contribution:+.4g}" for p in layer.passages if p.contribution is not None]
-        columns |= {"contribution": contributions} if contributions else {}
-        titles = [passage.title or "" for passage in layer.passages]
-        columns |= {"title": titles} if any(titles) else {}
-        print_table({**columns, "passage": list(map(explained.text, layer.passages))}, texts=["title", "passage"])
+        print_table(explained.table(layer), texts=["title", "passage"])
         above = f" ({layer.lowest.title})" if layer.lowest.title else ""
-        print_line(f"least: {_cell(layer.lowest.attention)}, {explained.text(layer.lowest)}{above}")
+        print_line(f"least: {cell_label(layer.lowest.attention)}, {explained.text(layer.lowest)}{above}")
         if (given := layer.given) is not None:
             place = f"rank {given.rank:,} of {given.stretches:,} stretches of its length"
-            print_line(f"the passage: {place}, attention {_cell(given.attention)}")
+            print_line(f"the passage: {place}, attention {cell_label(given.attention)}")
 
 
 def _shown(text: str) -> str:

@@ -11,7 +11,7 @@ from idwbench.cli.options import argument, data_option, option, refuse
 from idwbench.cli.output import echo, echo_json, print_line, print_table
 from idwbench.errors import ModelFileError, PatchError
 from idwbench.files import MODEL_SUFFIXES, check_model_path, check_output
-from idwbench.report.labels import count_label
+from idwbench.report.labels import cell_label, count_label
 
 if TYPE_CHECKING:
     from idwbench.models.demands import Demand
@@ -217,16 +217,12 @@ def _print_patches(model: SavedModel, path: Path, as_json: bool) -> None:
         "x": [_input(record.x or "") for record in records],
         "wanted": [_wish(record, model) for record in records],
         "kind": [record.kind for record in records],
-        "radius": [_number(record.radius) for record in records],
-        "certified": [_number(record.certified_radius) for record in records],
-        "reach": [_number(record.reach) for record in records],
+        "radius": [cell_label(record.radius) for record in records],
+        "certified": [cell_label(record.certified_radius) for record in records],
+        "reach": [cell_label(record.reach) for record in records],
         "holds": ["yes" if held else "no" for held in holds],
     }
     print_table(columns, texts={"x", "wanted", "kind", "holds"})
-
-
-def _number(number: float | None) -> str:
-    return "" if number is None else f"{number:.4g}"
 
 
 def _wish(record: Demand, model: SavedModel) -> str:

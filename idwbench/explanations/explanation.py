@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 import idwbench
 from idwbench.data.columns import Columns
+from idwbench.report.labels import cell_label
 
 __all__ = [
     "CURVE_SIZE",
@@ -28,6 +29,8 @@ __all__ = [
 
 # Largest number of attentions of each class in a curve.
 CURVE_SIZE = 500
+# Names of features that a table lists.
+_MOST_OUTSIDE = 3
 
 MemoryKind = Literal["prototypes", "training data", "history of training"]
 
@@ -222,6 +225,25 @@ class Explanation:
     def class_name(self, label: int | None) -> str:
         """Return the name of a class; an empty text for None."""
         return "" if label is None else self.class_names[label]
+
+    def answer_text(self, answer: Answer) -> str:
+        """Return the class with its probability, or the outputs of a regression."""
+        if answer.probabilities is None or answer.label is None:
+            return cell_label(answer.outputs.tolist())
+        return f"{self.class_name(answer.label)} (probability {answer.probabilities[answer.label]:.4f})"
+
+    def table(self, layer: LayerAttention) -> dict[str, list[str]]:
+        """Return the columns of a table of the largest weights of a layer, as texts by header; none is empty."""
+        items = [self._item_facts(item) for item in layer.items]
+        visits = ("visits",) if self.memory == "history of training" else ()
+        value = () if self.class_names else ("value",)
+        names = ("source", "class", "task", *visits, "step", self.weight_name, "contribution", *value)
+        columns = {name: [cell_label(item[name]) for item in items] for name in names}
+        nearest = [item["nearest"] or {"source": "", "label": None} for item in items]
+        columns["nearest"] = [f"{row['source']} ({row['label']})" if row["label"] else row["source"] for row in nearest]
+        outside = [item["outside"] or () for item in items]
+        columns["outside"] = [f"{len(f)} features" if len(f) > _MOST_OUTSIDE else ", ".join(f) for f in outside]
+        return {name: column for name, column in columns.items() if any(column)}
 
     def comparison(self, layer: LayerAttention, entries: int = 3, most: int = 12) -> dict[str, list[str]]:
         """Return the columns of a table beside those of the first entries of a layer, as texts by header.

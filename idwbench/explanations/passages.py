@@ -27,6 +27,7 @@ from idwbench.explanations.memory import OnSlots, chosen_layers, layer_progress
 from idwbench.explanations.source_text import TrainingText, placed_text
 from idwbench.explanations.training_data import residual_warnings
 from idwbench.models.text_model import LstmLanguageModel, TextModel, load_language_model
+from idwbench.report.labels import cell_label
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
 from idwbench.runs.dataset_base import LARGEST_VOCABULARY, DatasetConfig
@@ -146,6 +147,18 @@ class ExplainedPrompt:
             text = self.tokenizer.join([token.replace("\n", LINE_END) for token, _ in run])
             parts.append(f"{begin}{text}{end}" if is_marked else text)
         return self.tokenizer.join(parts)
+
+    def table(self, layer: PassageLayer) -> dict[str, list[str]]:
+        """Return the columns of a table of the passages of a layer, as texts by header; none is empty."""
+        columns = {
+            "attention": [cell_label(passage.attention) for passage in layer.passages],
+            "hits": [cell_label(passage.hits) for passage in layer.passages],
+            "step": [cell_label(passage.step) for passage in layer.passages],
+            "contribution": [f"{p.contribution:+.4g}" for p in layer.passages if p.contribution is not None],
+            "title": [passage.title or "" for passage in layer.passages],
+            "passage": list(map(self.text, layer.passages)),
+        }
+        return {name: column for name, column in columns.items() if any(column)}
 
     def facts(self) -> dict[str, Any]:
         """Return the explanation as values for JSON."""

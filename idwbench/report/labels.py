@@ -16,6 +16,7 @@ from idwbench.runs.metrics import METRICS
 from idwbench.runs.settings import Settings
 
 __all__ = [
+    "cell_label",
     "constants_title",
     "count_label",
     "dataset_words",
@@ -33,9 +34,18 @@ __all__ = [
 ]
 
 _SIGNIFICANT_DIGITS = 4
+_MOST_NUMBERS = 6
 # Neither is a setting of its own in tables: the label of the data set stands for both.
 _OF_FILES = ("name", "path")
 _UNTITLED = (*_OF_FILES, "sha256", "plugin_sha256", "kind")
+
+
+def cell_label(value: Any) -> str:
+    """Return a value as a text of a table: a number with four digits, of a list the first six, "" for None."""
+    if isinstance(value, list):
+        more = ", ..." if len(value) > _MOST_NUMBERS else ""
+        return ", ".join(map(cell_label, value[:_MOST_NUMBERS])) + more
+    return f"{value:.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value or ""
 
 
 def count_label(count: int, noun: str) -> str:
