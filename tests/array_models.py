@@ -2,6 +2,7 @@
 
 import numpy as np
 import torch
+from case_tables import arrays_in
 
 from idwbench.attention.scores import get_method
 from idwbench.models.initialisation import learned_arrays
@@ -15,6 +16,12 @@ def learned_tensors(method, n_features, dtype=torch.float64, **given):
     record = get_method(method)
     arrays = learned_arrays(record, record.resolve(given), n_features, np.random.default_rng(0))
     return {name: torch.from_numpy(array).to(dtype) for name, array in arrays.items()}
+
+
+def tensors_in(given):
+    """Return a mapping with a tensor in place of each {shape: …}, see `arrays_in`."""
+    arrays = arrays_in(given)
+    return {name: part if part is given[name] else torch.from_numpy(part) for name, part in arrays.items()}
 
 
 def saved_array_model(config, dataset, arrays, metrics=None):

@@ -3,6 +3,7 @@
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 from ruamel.yaml import YAML
 
 
@@ -10,3 +11,11 @@ from ruamel.yaml import YAML
 def case_table(name):
     """Return the content of a YAML file by its name without the ending."""
     return YAML(typ="safe").load(Path(__file__).parent / "assets" / f"{name}.yaml")
+
+
+def arrays_in(given):
+    """Return a mapping with an array in place of each {shape: …}, by default of zeros in float64."""
+    return {
+        name: np.full(**{"fill_value": 0.0, **value}) if isinstance(value, dict) and "shape" in value else value
+        for name, value in given.items()
+    }

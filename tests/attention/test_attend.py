@@ -7,7 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from array_models import learned_tensors
+from array_models import learned_tensors, tensors_in
+from case_tables import case_table
 from scipy.optimize import brentq
 from scipy.special import softmax
 
@@ -66,46 +67,16 @@ def test_dropout_keeps_the_mean_and_follows_its_generator():
     torch.testing.assert_close(output(0).mean(0), exact, atol=0.08, rtol=0)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"mask": torch.zeros(3, 4, dtype=torch.bool)}, r"mask: expected a shape that broadcasts to \(2, 5, 4\), got"),
-        ({"mask": torch.zeros(5, 4, dtype=torch.int64)}, "mask: expected a boolean or floating-point tensor"),
-        ({"mask": [[True] * 4] * 5}, "mask: expected a tensor, got list"),
-        ({"dropout": 1.0}, "dropout: must be >= 0 and < 1, got 1.0"),
-        ({"mask": torch.zeros(5, 4), "powr": 1}, "does not take 'powr'"),
-        ({"power": 1e13}, "power: must be"),  # beyond what float32 holds
-        ({"epsilon": 1e31}, "epsilon: must be"),
-        ({"method": "cosine", "temperature": 1e13}, "temperature: must be"),
-        ({"weighting": "sofmax"}, r"^weighting: unknown weighting 'sofmax' \(did you mean 'softmax'\?\)$"),
-        ({"method": "idw", "score": "idw"}, "^score: is given as 'method' already$"),
-        ({"score": "idv"}, r"^method: unknown method 'idv' \(did you mean 'idw'\?\)$"),
-        ({"weighting": "top_k", "k": 1.5}, r"^k: expected a whole number, got 1\.5$"),
-        ({"weighting": "softmax", "k": 2}, r"^k: method 'idw' does not take 'k' \(it takes epsilon, power\)$"),
-        (
-            {"method": "additive"},
-            r"^query_weight: expected a tensor \(…, hidden, features\), which 'additive' learns, got N",
-        ),
-        (ADDITIVE | {"vector": [1.0]}, r"^vector: expected a tensor \(…, hidden\), which 'additive' learns, got list"),
-        (ADDITIVE | {"vector": random(3)}, r"^vector: .* with 16 hidden, got \(3,\)$"),
-        (ADDITIVE | {"hidden": 3}, r"^query_weight: .* with 3 hidden, got \(16, 3\)$"),
-        (ADDITIVE | {"key_weight": random(16, 2)}, r"^key_weight: .* with 3 features, got \(16, 2\)$"),
-        (ADDITIVE | {"key_weight": random(16, 3).float()}, r"^key_weight: .* of torch.float64 on cpu, as inputs$"),
-        ({"vector": random(3)}, r"^vector: method 'idw' does not take 'vector'"),
-        ({"inputs": INPUTS.numpy()}, r"inputs: expected a tensor \(…, batch, features\), got ndarray"),
-        ({"inputs": INPUTS.long()}, "inputs: expected floating-point numbers, got torch.int64"),
-        ({"keys": KEYS.float()}, "keys: expected torch.float64 on cpu, as inputs, got torch.float32 on cpu"),
-        ({"inputs": INPUTS[0, 0]}, r"inputs: expected the shape \(…, batch, features\), got \(3,\)"),
-        ({"keys": KEYS[..., :2]}, r"keys: expected 3 features, as inputs, got the shape \(2, 4, 2\)"),
-        ({"keys": KEYS[:1].repeat(3, 1, 1)}, "keys: expected leading axes"),
-        ({"values": VALUES.numpy()}, "values: expected a tensor"),
-        ({"values": VALUES.half()}, "values: expected torch.float64 on cpu, as inputs, got torch.float16 on cpu"),
-        ({"values": VALUES[:, :3]}, r"values: expected 4 rows, one for each key, got the shape \(2, 3, 2\)"),
-        ({"values": VALUES[:1].repeat(3, 1, 1)}, r"expected leading axes .* inputs \(2, 5, 3\), got \(3, 4, 2\)"),
-    ],
-)
+NO_TENSORS = [
+    ({"inputs": INPUTS.numpy()}, r"inputs: expected a tensor \(…, batch, features\), got ndarray"),
+    ({"values": VALUES.numpy()}, "values: expected a tensor"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), [*case_table("wrong_arrays")["attend"], *NO_TENSORS])
 def test_a_wrong_argument_and_a_tensor_that_does_not_fit_are_named(arguments, message):
-    given = {"inputs": INPUTS, "keys": KEYS, "values": VALUES, **arguments}
+    learned = ADDITIVE if arguments.get("method") == "additive" and len(arguments) > 1 else {}
+    given = {"inputs": INPUTS, "keys": KEYS, "values": VALUES, **learned, **tensors_in(arguments)}
     with pytest.raises(ConfigError, match=message):
         unwrap(idwbench.attend)(**given)
     if arguments.keys() & {"inputs", "keys"}:

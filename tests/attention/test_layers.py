@@ -7,6 +7,7 @@ from itertools import product
 import jaxtyping
 import pytest
 import torch
+from array_models import tensors_in
 from case_tables import case_table
 from torch.func import functional_call, grad, vmap
 
@@ -158,29 +159,10 @@ def test_a_wrong_argument_is_named(arguments, message):
         MultiheadAttention(**{"embed_dim": E, "num_heads": H, **arguments})
 
 
-def excluded(*shape):
-    return torch.zeros(*shape, dtype=torch.bool)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"query": random(E)}, "2-D .* or 3-D .*, got 1-D"),
-        ({"key": random(S, E)}, "key and value should be 3-D"),
-        ({"query": random(L, N, E + 1)}, "query should have 8 features, got 9"),
-        ({"value": random(S, N, E + 1)}, "value should have 8 features, got 9"),
-        ({"value": random(S + 1, N, E)}, "same length"),
-        ({"query": random(L, N + 1, E)}, "batch of 4"),
-        ({"attn_mask": excluded(L, S + 1)}, r"attn_mask should have the shape \(5, 6\) or \(6, 5, 6\), got \(5, 7\)"),
-        ({"attn_mask": excluded(1, N * H, L, S)}, "attn_mask should have the shape"),
-        ({"attn_mask": excluded(L, S).long()}, "only bool and floating types of attn_mask"),
-        ({"key_padding_mask": excluded(S, N)}, r"key_padding_mask should have the shape \(3, 6\), got \(6, 3\)"),
-        ({"key_padding_mask": excluded(N, S).long()}, "only bool and floating types of key_padding_mask"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), case_table("wrong_arrays")["layer_inputs"])
 def test_a_wrong_input_gets_an_error_of_the_kind_of_pytorch(arguments, message):
     theirs, ours = twins()
-    arguments = dict(zip(("query", "key", "value"), INPUTS, strict=True)) | arguments
+    arguments = dict(zip(("query", "key", "value"), INPUTS, strict=True)) | tensors_in(arguments)
     with pytest.raises((AssertionError, RuntimeError)):
         theirs(**arguments)
     with pytest.raises(AssertionError if "type" in message else (AssertionError, RuntimeError), match=message):

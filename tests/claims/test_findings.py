@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from case_tables import case_table
 from claimed_runs import COMPUTED, SIX_METHODS, Runs
 from scipy.stats import ttest_1samp
 
@@ -28,23 +29,7 @@ def seeds_of(runs, **model):
 
 def test_runs_with_other_settings_do_not_count(runs):
     runs.add(ACCURACY, seeds=[1], **IDW)
-    for other in (
-        {"dataset": {"name": "two_moons", "noise": 0.2}},
-        {"dataset": {"name": "two_moons", "seed": 1}},
-        {"dataset": {"name": "two_moons", "validation": 20}},
-        {"dataset": "digits"},
-        {"epochs": 26},
-        {"batch_size": 20},
-        {"optimizer": "adam"},
-        {"initialisation": "kmeans"},
-        {"epsilon": 0.01},
-        {"prototypes": 17},
-        {"state": "failed"},
-        {"state": "planned"},
-        {"method": "scaled_dot"},
-        {"kind": "patch_study"},
-        {"kind": "baseline", "method": "kmeans"},
-    ):
+    for other in case_table("other_settings"):
         runs.add(ACCURACY, seeds=[2], **{**IDW, **other})
         assert seeds_of(runs) == {1}, other
 
@@ -88,32 +73,9 @@ def verdict(*items):
     return judge(Runs().evidence, Claim(1, "statement", "Figure 2", "test", lambda evidence: items, ("some",)))
 
 
-BETWEEN = {"above": 87.0, "below": 89.0}
-
-
-@pytest.mark.parametrize(
-    ("values", "bounds", "outcome", "words"),
-    [
-        (spread_about(5.0), {"above": 0.0, "unit": "points"}, "supported", ""),
-        (spread_about(0.0), {"above": 0.0, "unit": "points"}, "undecided", "claimed > 0, and the interval allows both"),
-        (spread_about(-5.0), {"above": 0.0, "unit": "points"}, "refuted", "claimed > 0"),
-        (spread_about(-5.0), {"below": 1.0}, "supported", ""),
-        (spread_about(1.0), {"below": 1.0}, "undecided", "claimed < 1"),
-        (spread_about(5.0), {"below": 1.0}, "refuted", "claimed < 1"),
-        (spread_about(-0.3, std=0.01), {"above": -1.0}, "supported", ""),  # a certain loss, but within its margin
-        (spread_about(5.0, 5, std=1.0), {"above": 3.0}, "supported", ""),
-        (spread_about(5.0, 5, std=2.0), {"above": 3.0}, "undecided", "claimed > 3"),  # though 4 of 5 seeds agree
-        (series([0.0] * 9), {"above": 0.0}, "refuted", "claimed > 0"),  # no difference at all
-        (series([0.1 + 0.2 - 0.3] * 9), {"above": 0.0}, "refuted", "claimed > 0"),  # but for rounding
-        (series([]), {"above": 0.0}, "not enough runs", "first − second: 0 of 5 seeds"),
-        (series(range(1, 5)), {"above": 0.0}, "not enough runs", "first − second: 4 of 5 seeds"),
-        (series([88.1, 87.9, 88.0, 88.2, 86.9]), BETWEEN, "supported", ""),  # though one seed is outside
-        (series([88.7, 88.8, 88.9, 89.0, 89.1]), BETWEEN, "undecided", "claimed > 87 and < 89"),
-        (series([90.6, 90.7, 90.8, 90.9, 91.0]), BETWEEN, "refuted", "claimed > 87 and < 89"),
-        (series([80.6, 80.7, 80.8, 80.9, 81.0]), BETWEEN, "refuted", "claimed > 87 and < 89"),
-    ],
-)
+@pytest.mark.parametrize(("values", "bounds", "outcome", "words"), case_table("comparisons"))
 def test_a_comparison_is_supported_or_refuted_or_undecided_or_has_not_enough_runs(values, bounds, outcome, words):
+    values = spread_about(**values) if isinstance(values, dict) else series(values)
     (finding,) = findings([Comparison(values, **bounds)])
     assert finding.outcome == outcome
     assert words in finding.reason + "".join(finding.missing)

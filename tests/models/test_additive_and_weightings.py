@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from array_models import tensors_in
 from blob_data import make_dataset
+from case_tables import case_table
 from test_model_file import write_changed
 
 from idwbench import Results, load_model, run_config, train
@@ -66,18 +68,10 @@ def test_a_model_file_has_what_a_score_learned_and_the_weighting(trained, settin
     assert again.config == run.config
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"vector": None}, "'vector' is missing"),
-        ({"vector": torch.zeros(3)}, r"vector: expected finite float32 \(16,\), got torch.float32 \(3,\)"),
-        ({"query_weight": torch.full((16, 2), torch.nan)}, r"query_weight: expected finite float32 \(16, 2\)"),
-        ({"key_weight": torch.zeros(16, 2, dtype=torch.float64)}, r"key_weight: expected finite float32"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), case_table("wrong_arrays")["additive_model_files"])
 def test_a_damaged_array_of_a_score_is_named(trained, changes, message, tmp_path):
     trained(method="additive")[0].save(tmp_path / "model.pt")
-    write_changed(tmp_path / "model.pt", tmp_path / "changed.pt", **changes)
+    write_changed(tmp_path / "model.pt", tmp_path / "changed.pt", **tensors_in(changes))
     with pytest.raises(ModelFileError, match=message):
         load_model(tmp_path / "changed.pt")
 

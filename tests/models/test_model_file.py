@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from array_models import saved_array_model
+from array_models import saved_array_model, tensors_in
+from case_tables import case_table
 from safetensors import safe_open
 from safetensors.torch import save_file
 
@@ -129,38 +130,10 @@ def test_a_file_that_is_not_a_model_is_refused_in_one_line_without_advice_to_loa
     assert not message or error.value.problem == message
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"keys": torch.zeros(4, 3)}, "do not fit"),
-        ({"keys": torch.zeros(5, 3, dtype=torch.float64)}, "float32"),
-        ({"values": torch.full((5, 3), torch.nan)}, "not finite"),
-        ({"classes": ["a"]}, "class names"),
-        ({"classes": []}, "class_names do not fit the task"),
-        ({"scaling_std": torch.ones(7, dtype=torch.float64)}, "does not fit 3 columns"),
-        ({"scaling_std": torch.zeros(3, dtype=torch.float64)}, "scaling_std is not positive"),
-        ({"scaling_std": torch.tensor(torch.nan, dtype=torch.float64)}, "scaling_std is not finite"),
-        ({"keys": torch.zeros(5, 0)}, "at least one prototype and one feature"),
-        ({"classes": [1, 2, 3]}, r"classes\.0: "),
-        ({"patches": [5]}, r"patches\.0: "),
-        ({"provenance": {"a": torch.nan}}, "expected plain texts, numbers"),
-        ({"metrics": {"test": {"accuracy": torch.nan}}}, r"damaged model file: metrics\.test\.accuracy"),
-        ({"image_shape": [3, 0]}, r"image_shape\.1: "),
-        ({"image_shape": [2, 2]}, "does not fit 3 features"),
-        ({"version": "3"}, "version: expected a number from 1 to 4"),
-        ({"config": {"method": "idw"}}, "damaged"),
-        ({"format": None}, "not an idwbench model"),
-        ({"version": None}, "version: expected"),
-        *(({name: None}, f"'{name}' is missing") for name in ("config", "patches", "keys", "scaling_std")),
-        ({"parameters": {"power": 2.0}}, "'epsilon' is missing"),
-        ({"parameters": {"power": 2.0, "epsilon": -1.0}}, "epsilon: must be >= 0"),
-        ({"parameters": {"power": 2.0, "epsilon": 1.0, "scale": "\n\x1b[2J"}}, "does not take 'scale'"),
-        ({"version": 99}, "upgrade idwbench"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), case_table("wrong_arrays")["model_files"])
 def test_a_damaged_model_file_is_refused(model, tmp_path, change, message):
     save_model(model, tmp_path / "model.pt")
-    write_changed(tmp_path / "model.pt", tmp_path / "damaged.pt", **change)
+    write_changed(tmp_path / "model.pt", tmp_path / "damaged.pt", **tensors_in(change))
     with pytest.raises(ModelFileError, match=message):
         load_model(tmp_path / "damaged.pt")
 

@@ -2,10 +2,10 @@
 
 import inspect
 from dataclasses import replace
+from importlib import import_module
 
 import pytest
 from case_tables import case_table
-from sklearn import ensemble, linear_model, neighbors, svm
 
 from idwbench.attention.records import Parameter
 from idwbench.attention.scores import METHODS, register_method
@@ -18,18 +18,6 @@ from idwbench.runs.protocol import Protocol
 
 OF = ["mnist", "fashion_mnist"]
 VIT = {"encoder": "vit_tiny", "attention": "idw", "head": "idw", "prototypes": 5, "power": 4, "patches": 7}
-ESTIMATORS = {
-    "knn": (neighbors, "KNeighborsClassifier", "KNeighborsRegressor"),
-    "nearest_centroid": (neighbors, "NearestCentroid"),
-    "nca_knn": (neighbors, "NeighborhoodComponentsAnalysis", "KNeighborsClassifier"),
-    "svc": (svm, "SVC"),
-    "svr": (svm, "SVR"),
-    "logistic_regression": (linear_model, "LogisticRegression"),
-    "ridge": (linear_model, "Ridge"),
-    "linear_regression": (linear_model, "LinearRegression"),
-    "random_forest": (ensemble, "RandomForestClassifier", "RandomForestRegressor"),
-    "hist_gradient_boosting": (ensemble, "HistGradientBoostingClassifier", "HistGradientBoostingRegressor"),
-}
 WORDS = {"none": None, "all": None, "true": True, "false": False}
 
 
@@ -66,8 +54,9 @@ def test_networks_and_hash_tables_have_the_parameters_of_all_their_scores():
 
 @pytest.mark.parametrize("name", SCIKIT_LEARN_METHODS)
 def test_defaults_are_those_of_scikit_learn(name):
-    module, *names = ESTIMATORS[name]
-    signatures = [inspect.signature(getattr(module, estimator)).parameters for estimator in names]
+    module, *names = case_table("scikit_learn_methods")[name]
+    estimators = [getattr(import_module(f"sklearn.{module}"), estimator) for estimator in names]
+    signatures = [inspect.signature(estimator).parameters for estimator in estimators]
     for parameter in SCIKIT_LEARN_METHODS[name].parameters:
         own = "learning_rate" if parameter.name == "shrinkage" else parameter.name
         known = [signature[own] for signature in signatures if own in signature]
