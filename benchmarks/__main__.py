@@ -12,6 +12,7 @@ import torch
 
 from benchmarks import engines, program
 from benchmarks.baselines import baselines
+from benchmarks.defaults import defaults
 from benchmarks.dual import dual
 from benchmarks.estimator import estimator
 from benchmarks.kernels import kernel_regression
@@ -55,10 +56,11 @@ PARTS: dict[str, Callable[[Dataset], None]] = {
     "kernel_regression": kernel_regression,
     "baselines": baselines,
     "estimator": estimator,
+    "defaults": defaults,
     "attribution": attribution,
 }
 # Parts that take long: they run only if they are named.
-LONG_PARTS = ("attribution",)
+LONG_PARTS = ("attribution", "defaults")
 
 
 def main() -> None:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from idwbench.estimators.classifier import PrototypeClassifier as PrototypeClassifier
     from idwbench.estimators.kernel_regressor import KernelRegressor as KernelRegressor
     from idwbench.estimators.regressor import PrototypeRegressor as PrototypeRegressor
+    from idwbench.estimators.table import TableEncoder as TableEncoder
+    from idwbench.estimators.table import explain_pipeline as explain_pipeline
+    from idwbench.estimators.table import patch_pipeline as patch_pipeline
     from idwbench.explanations.explain import explain as explain
     from idwbench.explanations.passages import explain_prompt as explain_prompt
     from idwbench.exports.model import export_model as export_model
@@ -47,9 +50,11 @@ _HOMES = {
     "PrototypeRegressor": "idwbench.estimators.regressor",
     "Results": "idwbench.results.store",
     "SelfAttention": "idwbench.attention.layers",
+    "TableEncoder": "idwbench.estimators.table",
     "attend": "idwbench.attention.forward",
     "draw_figure": "idwbench.notebooks",
     "explain": "idwbench.explanations.explain",
+    "explain_pipeline": "idwbench.estimators.table",
     "explain_prompt": "idwbench.explanations.passages",
     "export_model": "idwbench.exports.model",
     "find_run": "idwbench.notebooks",
@@ -62,6 +67,7 @@ _HOMES = {
     "load_model": "idwbench.models.model_file",
     "measure_runs": "idwbench.sweep.measurement",
     "model_card": "idwbench.exports.model",
+    "patch_pipeline": "idwbench.estimators.table",
     "register": "idwbench.plugins",
     "run_config": "idwbench.runs.config",
     "run_sweep": "idwbench.sweep.execution",

@@ -211,6 +211,11 @@ class Method(Record):
     not_scored: tuple[str, ...] = ()
 
     @property
+    def has_points(self) -> bool:
+        """Whether the keys are points among the inputs; those of products are directions, without units."""
+        return self.initialisation != "kaiming"
+
+    @property
     def title(self) -> str:
         """The name, with a weighting that is neither ``softmax`` nor ``relu``: ``idw with sparsemax``."""
         return self.name if self.weighting in get_args(MethodWeighting) else f"{self.name} with {self.weighting}"

@@ -21,6 +21,7 @@ from idwbench.cli.options import (
 from idwbench.cli.output import echo, print_model
 from idwbench.files import check_model_path, check_output
 from idwbench.results import DEFAULT_DATABASE
+from idwbench.runs.advice import training_advice
 from idwbench.runs.dataset_base import FileConfig, LanguageConfig
 from idwbench.runs.datasets import DATASETS
 
@@ -90,4 +91,6 @@ def train(
         save_model(stored_model(idwbench.Results(db, read_only=True), run, data_dir), output, overwrite=force)
     if run.state == "diverged" and not json:
         echo(f"diverged in epoch {run.diverged_epoch}")
+    if advice := training_advice(run.config, run.metrics):
+        echo(advice, err=True)
     print_model(run.metrics, output, {"run_key": run.run_key, "state": run.state} if json else None)

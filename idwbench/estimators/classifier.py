@@ -40,8 +40,10 @@ class PrototypeClassifier(ClassifierMixin, AbstractPrototypeEstimator):  # type:
         power: p of ``idw``, ``inv_dist`` and ``neg_dist``; 2 if None.
         epsilon: ε of ``idw`` and ``inv_dist``; 0.001 if None.
         parameters: Other parameters of the method, such as ``{"temperature": 0.1}``.
-        initialisation: ``mean``, ``samples`` or ``kmeans`` of the training data, or ``default``, that of the method.
-        key_bounds: ``data`` to hold prototypes within the range of each feature of the training data, or ``none``.
+        initialisation: ``mean``, ``samples`` or ``kmeans`` of the training data, or ``default``, that of the method;
+            ``auto`` for ``samples``, or the default with too few rows and for products such as ``cosine``.
+        key_bounds: ``data`` to hold prototypes within the range of each feature of the training data, or ``none``;
+            ``auto`` for ``data``, or ``none`` for products.
         optimizer: ``adam_amsgrad``, ``adam`` or ``sgd``.
         learning_rate: Learning rate before its schedule.
         schedule: ``cosine`` or ``constant``; `partial_fit` uses the learning rate itself.

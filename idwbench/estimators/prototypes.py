@@ -31,6 +31,7 @@ from idwbench.estimators.training import (
 from idwbench.models.array_weights import AnswerTerms, ArrayNetwork
 from idwbench.models.patch_records import Repairs
 from idwbench.models.patches import PatchPrototypes
+from idwbench.runs.kinds.prototypes import TABLE_DEFAULTS
 
 __all__ = ["AbstractPrototypeEstimator", "MemoryEstimator", "MemoryRegressor"]
 
@@ -160,10 +161,10 @@ class AbstractPrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMix
     power: float | None = None
     epsilon: float | None = None
     parameters: Mapping[str, Any] | None = None
-    initialisation: str = "default"
-    key_bounds: str = "none"
+    initialisation: str = "auto"
+    key_bounds: str = "auto"
     optimizer: str = "adam_amsgrad"
-    learning_rate: float = 0.05
+    learning_rate: float = TABLE_DEFAULTS["learning_rate"]
     schedule: str = "cosine"
     batch_size: int | str = "auto"
     epochs: int | str = "auto"

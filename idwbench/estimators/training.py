@@ -21,7 +21,7 @@ from idwbench.data.dataset import Split, TrainingData
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.models.initialisation import check_prototypes
 from idwbench.runs.kinds.models import parse_model
-from idwbench.runs.kinds.prototypes import PrototypesConfig
+from idwbench.runs.kinds.prototypes import TABLE_DEFAULTS, PrototypesConfig
 from idwbench.runs.protocol import Protocol, learning_rate
 from idwbench.runs.settings import validated
 from idwbench.training.engine import PrototypeTraining, batch_orders
@@ -96,11 +96,20 @@ def _method_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_automatic(parameters: Mapping[str, Any], n_rows: int) -> dict[str, Any]:
-    """Return the parameters with numbers in place of "auto".
+    """Return the parameters with values in place of "auto".
 
     ``batch_size``: 200, or the number of rows if that is smaller. ``epochs``: for about 2,000 steps, from 20 to 500.
+    ``initialisation`` and ``key_bounds``: `TABLE_DEFAULTS`, but for methods whose keys are no points those without it,
+    and the initialisation of the method if there are fewer rows than prototypes.
     """
     numbers = {name: plain(value) for name, value in parameters.items()}
+    method = BUILT_IN_METHODS.get(str(numbers["method"]))
+    has_points, n_prototypes = method is not None and method.has_points, numbers["n_prototypes"]
+    if numbers["initialisation"] == "auto":
+        is_enough = has_points and isinstance(n_prototypes, int) and n_prototypes <= n_rows
+        numbers["initialisation"] = TABLE_DEFAULTS["initialisation"] if is_enough else "default"
+    if numbers["key_bounds"] == "auto":
+        numbers["key_bounds"] = TABLE_DEFAULTS["key_bounds"] if has_points else "none"
     if numbers["batch_size"] == "auto":
         numbers["batch_size"] = min(AUTO_BATCH, n_rows)
     batch_size = numbers["batch_size"]

@@ -254,7 +254,7 @@ class Explanation:
         items = layer.items[:entries]
         if self.columns is None or not items:
             return {}
-        differences = [self._differences(item) for item in items]
+        differences = [self.differences(item) for item in items]
         order = np.sort(np.argsort([-abs(number) for number in differences[0]], kind="stable")[:most]).tolist()
         shown = {"column": [self.columns.names[place] for place in order]}
         own = self.columns.texts(self.query.picture)
@@ -264,7 +264,7 @@ class Explanation:
             shown[item.source] = [self._compared(place, texts[place], apart[place]) for place in order]
         return shown
 
-    def _differences(self, item: MemoryItem) -> list[float]:
+    def differences(self, item: MemoryItem) -> list[float]:
         """Return for each column an entry less the input, in standard deviations; how far categories differ."""
         assert self.columns is not None
         apart = item.picture - self.query.picture

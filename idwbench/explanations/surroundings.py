@@ -27,7 +27,7 @@ def with_surroundings(
     They are as given if the keys are no points among the inputs, or the training data cannot be loaded.
     """
     model = memory.data
-    if not isinstance(model, SavedModel) or get_method(model.config.model.method).initialisation == "kaiming":
+    if not isinstance(model, SavedModel) or not get_method(model.config.model.method).has_points:
         return layers
     try:
         dataset = request.dataset(memory.config)

@@ -42,6 +42,11 @@ _BLOCK, _SIDE = 3.4, 1.5  # inches: height of a block of attention by class, and
 _WIDTH, _TILES, _MANY_TILES = 10.0, 5.5, 6.4  # inches: of a figure, of tiles, and of those of one of several layers
 _ANSWER, _TITLE = 2.1, 0.35  # inches: heights of the first block, and of titles
 _PANEL, _MANY_PANEL = 1.75, 1.35  # inches: heights of bars and curves, and of those of one of several layers
+_LINES, _COLUMNS, _MOST_COLUMNS = 2.4, 5.8, 30  # inches: height and width of lines over columns; columns at most
+_COLUMNS_NOTE = (
+    "a line for each entry, in the colour of its class, as wide as its weight is large: its numbers less those of the "
+    "input, whose values stand below; of categories the share of others than the input's"
+)
 _LINE_STYLES = ("-", ":")  # of the parts of the data
 _FEW = 10  # number of entries up to which they are large
 _SHORT = 20  # letters of all names of classes up to which they stand upright
@@ -55,6 +60,8 @@ def draw_explanation(explained: Explanation) -> Figure:
     A block has its entries with the largest weights, each with its class and weight below, the total weight of each
     class as bars, and the largest weights of each class as curves.
     """
+    if explained.columns is not None:
+        return _draw_table_row(explained)
     grids = [_grid(explained, layer) for layer in explained.layers]
     tiles, least = (_TILES, _PANEL) if len(grids) == 1 else (_MANY_TILES, _MANY_PANEL)
     least = least if explained.class_names else 0.0
@@ -65,6 +72,44 @@ def draw_explanation(explained: Explanation) -> Figure:
     for part, layer, grid in zip(parts[1:], explained.layers, grids, strict=True):
         _draw_layer(part, explained, layer, grid, tiles)
     return figure
+
+
+def _draw_table_row(explained: Explanation) -> Figure:
+    """Return the figure of a row of a table, whose entries are lines over its columns."""
+    heights = [_ANSWER, *(_TITLE + _LINES for _ in explained.layers)]
+    figure, body = new_page(_WIDTH, sum(heights), [_COLUMNS_NOTE, *_notes(explained)[1:]])
+    parts = body.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
+    _draw_answer(parts[0], explained)
+    for part, layer in zip(parts[1:], explained.layers, strict=True):
+        part.suptitle(_layer_title(explained, layer), x=0.01, ha="left", fontsize=10.5, weight="bold", color=INK)
+        left, right = part.subfigures(1, 2, squeeze=False, width_ratios=(_COLUMNS, _WIDTH - _COLUMNS))[0]
+        _draw_differences(left.subplots(), explained, layer)
+        if explained.class_names:
+            _draw_layer_totals(right, explained, layer)
+    return figure
+
+
+def _draw_differences(axes: Axes, explained: Explanation, layer: LayerAttention) -> None:
+    """Draw a line for each entry: how far it is from the input in each column, as wide as its weight is large."""
+    assert explained.columns is not None
+    differences = [explained.differences(item) for item in layer.items]
+    most = np.abs(np.array(differences)).max(0, initial=0.0) if differences else np.zeros(len(explained.columns))
+    shown = np.sort(np.argsort(-most, kind="stable")[:_MOST_COLUMNS])
+    largest = max((abs(item.weight) for item in layer.items), default=0.0) or 1.0
+    for item, apart in zip(reversed(layer.items), reversed(differences), strict=True):
+        colour = QUIET if item.label is None else class_colour(item.label)
+        width = 0.5 + 3.0 * abs(item.weight) / largest
+        axes.plot(np.array(apart)[shown], color=colour, linewidth=width, marker=".", alpha=0.8)
+    axes.axhline(0, color=INK, linewidth=1.2)
+    _style(axes)
+    names, own = explained.columns.names, explained.columns.texts(explained.query.picture)
+    words = [clean_text(f"{names[place]} {own[place]}") for place in shown.tolist()]
+    few = len(words) <= _FEW
+    axes.set_xticks(range(len(words)), words, fontsize=7.0 if few else 6.0, parse_math=False)
+    axes.tick_params(axis="x", rotation=30 if few else 90)
+    for label in axes.get_xticklabels():
+        label.set_horizontalalignment("right" if few else "center")
+    axes.set_ylabel("less the input, in sd" if explained.spreads is not None else "less the input", fontsize=7.5)
 
 
 def _aspect(explained: Explanation) -> float:
@@ -110,8 +155,11 @@ def _notes(explained: Explanation) -> list[str]:
 def _draw_answer(part: SubFigure, explained: Explanation) -> None:
     part.suptitle(explained.model, x=0.01, ha="left", fontsize=11.5, weight="bold", color=INK)
     left, right = part.subfigures(1, 2, squeeze=False, width_ratios=(_TILES, _WIDTH - _TILES))[0]
-    image, text = left.subplots(1, 2, width_ratios=(1.4, _TILES - 1.4))
-    _draw_query(image, explained)
+    if explained.columns is None:
+        image, text = left.subplots(1, 2, width_ratios=(1.4, _TILES - 1.4))
+        _draw_query(image, explained)
+    else:
+        text = left.subplots()
     text.set_axis_off()
     for number, (line, colour) in enumerate(_answer_lines(explained)):
         place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "top"}
@@ -155,14 +203,21 @@ def _answer(explained: Explanation, answer: Answer) -> str:
 
 def _draw_layer(part: SubFigure, explained: Explanation, layer: LayerAttention, grid: TileGrid, width: float) -> None:
     """Draw the tiles of a layer, `width` inches wide, and beside them its bars and curves."""
-    name = f"{layer.name} · " if explained.memory == "history of training" else ""
-    title = f"{name}{layer.size:,} {_NAMES[explained.memory]}"
-    part.suptitle(title, x=0.01, ha="left", fontsize=10.5, weight="bold", color=INK)
+    part.suptitle(_layer_title(explained, layer), x=0.01, ha="left", fontsize=10.5, weight="bold", color=INK)
     left, right = part.subfigures(1, 2, squeeze=False, width_ratios=(width, _WIDTH - width))[0]
     draw_tiles(left.subplots(), grid)
-    if not explained.class_names:
-        return
-    bars, curves = right.subplots(1, 2)
+    if explained.class_names:
+        _draw_layer_totals(right, explained, layer)
+
+
+def _layer_title(explained: Explanation, layer: LayerAttention) -> str:
+    name = f"{layer.name} · " if explained.memory == "history of training" else ""
+    return f"{name}{layer.size:,} {_NAMES[explained.memory]}"
+
+
+def _draw_layer_totals(part: SubFigure, explained: Explanation, layer: LayerAttention) -> None:
+    """Draw the total weights of the classes and the largest weights of each."""
+    bars, curves = part.subplots(1, 2)
     _draw_class_bars(bars, layer.totals, explained.class_names, explained.answer.label)
     _draw_class_curves(curves, layer.curves)
     for axes, word in ((bars, f"total {explained.weight_name}"), (curves, f"largest {explained.weight_name}s")):

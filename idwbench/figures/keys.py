@@ -228,7 +228,7 @@ def _head(row: Row) -> str:
 def _has_images(row: Row) -> bool:
     """Return whether the keys of a head are points or directions in feature space."""
     head = _head(row)
-    return head in _PRODUCTS or (head in METHODS and METHODS[head].initialisation != "kaiming")
+    return head in _PRODUCTS or (head in METHODS and METHODS[head].has_points)
 
 
 def _network_grid(

@@ -60,7 +60,7 @@ class Model:
     def has_points(self) -> bool:
         """Whether the keys are points among the inputs; those of dot products are directions, without units."""
         model = self.row.model
-        return model.kind in _BASELINES or get_method(model.method).initialisation != "kaiming"
+        return model.kind in _BASELINES or get_method(model.method).has_points
 
     def title(self, metric: str) -> str:
         """Return method, parameters, seed and the test metric over seeds: ``idw · p=2, ε=0.001 · seed 0 · …``."""

@@ -155,7 +155,7 @@ def _sizes(n: int, dataset: TrainingData, *, k_means: bool, by_class: bool = Tru
     if n > sum(sizes):
         which = "distinct training inputs" if k_means else "training inputs"
         problem = f"expected at most {sum(sizes)}, the number of {which}, got {n}"
-        raise ConfigError(problem, location=("prototypes",))
+        raise ConfigError(problem, location=("prototypes",), hint="initialisation: mean needs no rows")
     return sizes
 
 

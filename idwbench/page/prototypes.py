@@ -163,7 +163,7 @@ def _are_points(run: StoredRun) -> bool:
     model = run.config.model
     if model.kind != "prototypes":
         return True  # centres of k-means and training inputs
-    return model.method in METHODS and METHODS[model.method].initialisation != "kaiming"
+    return model.method in METHODS and METHODS[model.method].has_points
 
 
 def _in_view(run: StoredRun, keys: Keys, dataset: Dataset) -> NDArray[np.intp]:

@@ -20,7 +20,7 @@ from idwbench.runs.datasets import DATASETS, PartsConfig, dataset_label, parse_d
 from idwbench.runs.kinds.memory_study import MemoryStudyConfig
 from idwbench.runs.kinds.models import MODELS, ModelConfig, check_settings_known, parse_model
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
-from idwbench.runs.kinds.prototypes import PrototypesConfig
+from idwbench.runs.kinds.prototypes import TABLE_DEFAULTS, PrototypesConfig, has_table_defaults
 from idwbench.runs.protocol import DEFAULT_PROTOCOLS, Protocol, parse_protocol
 from idwbench.runs.settings import Seed, Settings, validated
 
@@ -188,6 +188,9 @@ def _json(content: dict[str, Any]) -> str:
 def run_config(dataset: Any, *, seed: int = 0, **settings: Any) -> RunConfig:
     """Return a run, such as ``run_config("two_moons", method="idw", prototypes=16, power=2.0, epochs=25)``.
 
+    On data that is not the paper's, prototype networks whose keys are points start at training rows, keep their keys in
+    the range of the data, and have a larger learning rate (`TABLE_DEFAULTS`), unless the settings say otherwise.
+
     Args:
         dataset: The name of a data set, the path of a ``.csv`` or ``.npz`` file, a mapping with ``name`` and settings,
             or a `DatasetConfig`.
@@ -202,9 +205,13 @@ def run_config(dataset: Any, *, seed: int = 0, **settings: Any) -> RunConfig:
     data: DatasetConfig = _dataset(dataset)
     check_settings_known(settings, Protocol.model_fields, "unknown setting")
     chosen = {name: value for name, value in settings.items() if name in Protocol.model_fields}
-    protocol = parse_protocol(chosen, DEFAULT_PROTOCOLS[data.name])
     others = {name: value for name, value in settings.items() if name not in chosen}
     kind = others.get("kind", "prototypes")
     defaults = MODELS[kind].defaults if isinstance(kind, str) and kind in MODELS else {}
+    if kind in ("prototypes", "patch_study") and has_table_defaults(data, {**defaults, **others}["method"]):
+        of_protocol = {name: value for name, value in TABLE_DEFAULTS.items() if name in Protocol.model_fields}
+        chosen = {**of_protocol, **chosen}
+        others = {**{name: value for name, value in TABLE_DEFAULTS.items() if name not in of_protocol}, **others}
+    protocol = parse_protocol(chosen, DEFAULT_PROTOCOLS[data.name])
     model = parse_model({**defaults, **others}, data)
     return validated(RunConfig, {"dataset": data, "model": model, "protocol": protocol, "seed": seed})

@@ -254,7 +254,8 @@ def _check_run(run: StoredRun) -> None:
     if kind != "prototypes":
         raise TrainingError(f"{name} is of kind '{kind}': expected a run of kind 'prototypes'")
     if run.config.network.key_bounds != "none":
-        raise TrainingError(f"{name} has key_bounds '{run.config.network.key_bounds}': its keys are no sum of steps")
+        problem = f"{name} has key_bounds '{run.config.network.key_bounds}': its keys are no sum of steps"
+        raise TrainingError(problem, hint="train it with key_bounds: none")
     if learned := run.config.network.method_record.learned:
         problem = f"{name} learned {', '.join(one.name for one in learned)} too, which move with the keys"
         raise TrainingError(problem, hint="the history is that of methods whose keys and values alone are learned")

@@ -114,7 +114,7 @@ def test_labels_and_names_of_files_are_printed_with_escapes(run, tmp_path):
         "report --db own.db": SHOWN,
         f"report --db own.db --table {NAME}": SHOWN,
         "explain model.pt --x 1": LABEL,
-        "patch model.pt --x 1 --label y --dry-run": "label ",
+        "patch model.pt --x 1 --label y --margin 9 --dry-run": "label ",
         "sweep own.yaml --dry-run": "a\\x1b[31mb\\u202e: 15 runs on two_moons: 15 missing\n",
     }.items():
         result = run(words)

@@ -12,24 +12,32 @@ from sklearn.exceptions import NotFittedError
 from tables import GROUPS, WORDS, X
 
 from idwbench import KernelRegressor, PrototypeClassifier, PrototypeRegressor, kernel_regression, run_config
+from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Split, feature_moments
 from idwbench.data.loading import load_dataset
 from idwbench.runs.datasets import parse_dataset
 
 SETTINGS = {"epochs": 3, "batch_size": 16, "learning_rate": 0.01}
 WRONG_PARAMETERS = case_table("wrong_parameters")
-METHODS = ("idw", "inv_dist", "neg_dist", "gaussian", "cosine", "scaled_dot", "fc_relu")
+NAMES_OF_METHODS = ("idw", "inv_dist", "neg_dist", "gaussian", "cosine", "scaled_dot", "fc_relu")
 
 
 @pytest.mark.parametrize(
     ("name", "method"),
-    [*(("two_moons", method) for method in METHODS), ("digits", "idw"), ("diabetes", "idw"), ("diabetes", "fc_relu")],
+    [
+        *(("two_moons", method) for method in NAMES_OF_METHODS),
+        ("digits", "idw"),
+        ("diabetes", "idw"),
+        ("diabetes", "fc_relu"),
+    ],
 )
 def test_a_fit_equals_a_run_of_the_engine_for_each_method(name, method):
     data = load_dataset(parse_dataset(name))
     chosen = np.arange(0, len(data.train), 2)[:90]
     small = replace(data, train=Split(data.train.inputs[chosen], data.train.targets[chosen]))
-    result = train_run(run_config(name, method=method, prototypes=10, seed=3, **SETTINGS), small, engine="fused")
+    of_points = {"initialisation": "samples", "key_bounds": "data"} if METHODS[method].has_points else {}
+    config = run_config(name, method=method, prototypes=10, seed=3, **of_points, **SETTINGS)
+    result = train_run(config, small, engine="fused")
     is_regression = data.task == "regression"
     estimator = PrototypeRegressor if is_regression else PrototypeClassifier
     fitted = estimator(10, method=method, random_state=3, **SETTINGS)
@@ -56,7 +64,7 @@ def test_targets_are_standardised_and_predictions_in_their_own_units(method):
 @pytest.mark.parametrize(
     ("made", "settings"),
     [
-        *((PrototypeClassifier, {"method": method}) for method in METHODS),
+        *((PrototypeClassifier, {"method": method}) for method in NAMES_OF_METHODS),
         *((PrototypeClassifier, {"initialisation": way}) for way in ("samples", "kmeans")),
         (PrototypeRegressor, {}),
     ],

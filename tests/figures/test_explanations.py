@@ -9,6 +9,7 @@ from recorded_mlp import load_made, recorded_config, store_recorded
 
 import idwbench
 from idwbench import Results, key_history, run_config
+from idwbench.data.columns import Column, Columns
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError
 from idwbench.explanations.explanation import (
@@ -23,7 +24,7 @@ from idwbench.explanations.explanation import (
 from idwbench.figures import explanations
 from idwbench.figures.explanations import draw_explanation, first_wrong_row
 from idwbench.figures.stored import stored_drawing
-from idwbench.figures.style import class_colour
+from idwbench.figures.style import QUIET, class_colour
 
 DIGITS = tuple(str(digit) for digit in range(10))
 CLOTHES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
@@ -146,7 +147,7 @@ NETWORK = {"kind": "mlp", "width": 4, "depth": 1, "record": True, "optimizer": "
 
 @pytest.mark.slow
 def test_the_pictures_are_the_training_images_with_the_largest_shares_and_attention(tmp_path):
-    settings = {"epochs": 2, "batch_size": 128, "prototypes": 4}
+    settings = {"epochs": 2, "batch_size": 128, "prototypes": 4, "initialisation": "mean", "key_bounds": "none"}
     for method in ("neg_dist", "idw"):
         idwbench.train(run_config("digits", method=method, **settings), tmp_path / "results.db", engine="torch")
     idwbench.train(run_config("digits", **NETWORK), tmp_path / "results.db")
@@ -199,3 +200,29 @@ def test_points_are_sized_by_their_shares_and_without_a_recording_the_figure_say
     assert len(figure.axes) == 3
     line = "recorded memories are not drawn: the database has no run of kind 'mlp' with record: true on two_moons"
     assert line in " ".join(words(figure)).replace("\n", " ")
+
+
+TREES = Columns((Column("width"), Column("kind", ("elm", "oak"), "oak")))
+
+
+@pytest.mark.parametrize("names", [("low", "high"), ()])
+def test_the_entries_of_a_table_are_lines_of_what_they_have_more_than_the_input(names):
+    pictures = {0.6: [3.0, 0, 1], 0.3: [0.0, 0.75, 0.25]}
+    items = [
+        MemoryItem("prototype 0", weight, 1 if names else None, np.array(picture), np.array([1.0]))
+        for weight, picture in pictures.items()
+    ]
+    totals, curves = (np.array([0.1, 0.9]), (np.array([0.1]), np.array([0.6, 0.3]))) if names else (np.zeros(0), ())
+    query = Query("width=1,kind=oak", np.zeros(3, np.float32), np.array([1.0, 0, 1]))
+    answer = Answer.from_logits(np.array([1.0, 2])) if names else Answer(np.array([0.5]))
+    layers = (LayerAttention("prototypes", 9, tuple(items), totals, curves),)
+    spreads = np.array([2.0, 1, 1])
+    made = Explanation("idw", "prototypes", query, answer, layers, names, None, columns=TREES, spreads=spreads)
+    figure = draw_explanation(made)
+    axes = next(axes for axes in figure.axes if axes.get_ylabel() == "less the input, in sd")
+    second, first, zero = axes.lines
+    np.testing.assert_allclose([first.get_ydata(), second.get_ydata()], [[1, 0], [-0.5, 0.75]])
+    assert first.get_linewidth() > second.get_linewidth() and set(zero.get_ydata()) == {0}
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["width 1", "kind oak"]
+    assert first.get_color() == (class_colour(1) if names else QUIET)
+    assert_no_words_overlap(figure)

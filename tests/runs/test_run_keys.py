@@ -48,7 +48,7 @@ def other_values(settings, base, name):
     """Return `base` with values of one setting that are valid and not its default."""
     field = settings.model_fields[name]
     changed = []
-    for value in (*get_args(field.annotation), 1, 0.5, True, "sparsemax"):
+    for value in (*get_args(field.annotation), 1, 0.5, True, "sparsemax", ("width",)):
         try:
             candidate = settings.model_validate({**base, name: value})
         except ValidationError:

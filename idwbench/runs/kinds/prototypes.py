@@ -8,10 +8,23 @@ from pydantic import Field
 
 from idwbench.attention.records import Method, ParameterValue, parameters_label
 from idwbench.attention.scores import METHODS, get_method
+from idwbench.runs.dataset_base import DatasetConfig
 from idwbench.runs.kinds.base import ModelSettings, given_method, weighted_method
 from idwbench.runs.settings import Count, added_in_0_2
 
-__all__ = ["PrototypesConfig"]
+__all__ = ["TABLE_DEFAULTS", "PrototypesConfig", "has_table_defaults"]
+
+# Of runs from Python and of estimators on data that is not the paper's; chosen by ``python -m benchmarks defaults``.
+TABLE_DEFAULTS: Mapping[str, Any] = {"initialisation": "samples", "key_bounds": "data", "learning_rate": 0.05}
+# The protocol of the paper and its initialisation belong to its data, and to images like it.
+_OTHER_DATA = ("two_moons", "mnist", "fashion_mnist", "joint", "sequence", "lookup", "unknown")
+
+
+def has_table_defaults(dataset: DatasetConfig, method: Any) -> bool:
+    """Return whether `TABLE_DEFAULTS` hold: for methods whose keys are points, on data that is not the paper's."""
+    if dataset.name in _OTHER_DATA or dataset.task not in ("classification", "regression"):
+        return False
+    return isinstance(method, str) and get_method(method).has_points
 
 
 class PrototypesConfig(ModelSettings):
