@@ -43,14 +43,19 @@ def progress_bars(runs: int) -> Progress:
     from rich import progress
     from rich.console import Console
     from rich.table import Column
+    from rich.text import Text
+
+    class Description(progress.ProgressColumn):
+        """A text that is cut; among columns that do not wrap, `TextColumn` would take the place of the bar."""
+
+        def render(self, task: progress.Task) -> Text:
+            return Text(task.description, no_wrap=True, overflow="ellipsis")
 
     console, whole = Console(stderr=True, highlight=False, markup=False, emoji=False), Column(no_wrap=True)
-    cut = Column(no_wrap=True, overflow="ellipsis")
-    what = progress.TextColumn("{task.description}", markup=False, table_column=cut)
     bar = progress.BarColumn(min(_LONGEST_BAR, console.width // 4), table_column=whole)
     kinds = (progress.MofNCompleteColumn, progress.TimeElapsedColumn, progress.TimeRemainingColumn)
     columns = (kind(table_column=whole) for kind in kinds)
-    bars = progress.Progress(what, bar, *columns, console=console, transient=True)
+    bars = progress.Progress(Description(), bar, *columns, console=console, transient=True)
     bars.add_task("runs", total=runs)
     bars.add_task("", total=None, visible=False)
     return bars
