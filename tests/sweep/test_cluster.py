@@ -5,27 +5,23 @@ import socket
 import socketserver
 import sys
 import threading
-from dataclasses import replace
 from unittest.mock import Mock
 
 import dask
 import distributed
 import numpy as np
 import pytest
-from engine_runs import train_runs
 from sweep_specs import sweep_file
 
 from idwbench import Results, run_config, run_sweep
 from idwbench.attention.scores import METHODS
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ClusterError, ConfigError
-from idwbench.models.neighbours import PrototypeQuality
 from idwbench.plugins import load_plugin, register
 from idwbench.results.provenance import package_versions
 from idwbench.sweep import cluster as connection
 from idwbench.sweep import cluster_worker as worker
 from idwbench.sweep.cluster import local_workers, sent_methods
-from idwbench.training.threads import limited_threads
 
 DATA = {"name": "two_moons", "train_per_class": 10, "test_per_class": 5, "holdout_per_class": 0}
 
@@ -69,20 +65,11 @@ def task(*configs, **settings):
     }
 
 
-def test_a_worker_returns_the_bytes_of_a_local_training_and_stops_after_an_epoch_if_asked(as_worker, monkeypatch):
+def test_a_worker_measures_its_times_and_stops_after_an_epoch_if_asked(as_worker, monkeypatch):
     configs = [run(0), run(1)]
     answer = worker.train_task(task(*configs))
-    dataset = load_dataset(configs[0].dataset)
-    with limited_threads(1):
-        own = train_runs(configs, dataset, engine="torch")
-    qualities = PrototypeQuality(dataset.splits).stack_metrics(own)
-    own = [replace(result, metrics={**result.metrics, **more}) for result, more in zip(own, qualities, strict=True)]
     assert [result.config.run_key for result in answer.results] == [config.run_key for config in configs]
-    for one, other in zip(answer.results, own, strict=True):
-        assert one.metrics == other.metrics
-        assert one.curve == other.curve
-        assert set(one.durations) == {"set_up", "training", "metrics"}
-        assert all(np.array_equal(one.arrays[name], other.arrays[name]) for name in ("keys", "values"))
+    assert all(set(result.durations) == {"set_up", "training", "metrics"} for result in answer.results)
     monkeypatch.setattr(worker, "_worker", lambda: ("tcp://10.0.0.1:4000", lambda: True))
     cancelled = worker.train_task(task(*configs))
     assert (cancelled.results, cancelled.failure[0]) == ((), "Stopped")
@@ -230,6 +217,8 @@ def test_a_sweep_on_an_encrypted_scheduler_has_the_bytes_of_a_local_one(tmp_path
         run_sweep(tmp_path / "small.yaml", tmp_path / "dask.db", dask=scheduler.scheduler_address)
     local, other = (Results(tmp_path / name) for name in ("local.db", "dask.db"))
     for run in local.find_runs():
+        assert other.find_run(run.run_key).metrics == run.metrics
+        assert other.load_curve(run.run_key) == local.load_curve(run.run_key)
         arrays, expected = other.load_arrays(run.run_key), local.load_arrays(run.run_key)
         assert arrays.keys() == expected.keys() == {"keys", "values"}
         assert all(np.array_equal(arrays[name], expected[name]) for name in arrays)
