@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from idwbench.explanations.explanation import Explanation
+from idwbench.models.model_card import readable_card, saved_model_card
 from idwbench.models.patched_network import PatchedNetwork
 from idwbench.models.saved_model import SavedModel, stored_model
 from idwbench.report.labels import cell_label
@@ -211,11 +212,9 @@ def _run_html(shown: StoredRun) -> str:
 def _model_html(shown: SavedModel) -> str:
     from idwbench.estimators.drawing import prototypes_html
 
-    metrics = {(split, name): number for split, part in shown.metrics.items() for name, number in part.items()}
     keys, values = shown.scaling.invert(shown.keys), shown.values
     drawing = prototypes_html(keys, values, shown.class_names, shown.image_shape, ())
-    facts = _facts_html({"model": shown.config.model.label, "data": shown.config.dataset_label})
-    return facts + _metrics_html(metrics) + drawing + _patches_html(shown)
+    return _facts_html(readable_card(saved_model_card(shown))) + drawing
 
 
 @html.register
@@ -233,17 +232,6 @@ def _explanation_html(shown: Explanation) -> str:
         columns = shown.table(layer)
         parts += [f"<h4>{escape(layer.name)}</h4>", _rows_html([*columns], zip(*columns.values(), strict=True))]
     return "".join(parts) + _notes_html(shown.warnings)
-
-
-def _patches_html(model: SavedModel) -> str:
-    """Return the patches of a model with radius and certificate; nothing if it has none."""
-    header = ("patch", "label", "label before", "radius", "certain within")
-    names: dict[int | None, str] = {None: "", **dict(enumerate(model.class_names))}
-    rows = [
-        (number, names[one.label], names[one.label_before], cell_label(one.radius), cell_label(one.certified_radius))
-        for number, one in enumerate(model.repairs.records, start=1)
-    ]
-    return _rows_html(header, rows) if rows else ""
 
 
 def _metrics_html(metrics: Mapping[tuple[str, str], float]) -> str:

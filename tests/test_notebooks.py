@@ -149,10 +149,10 @@ def test_a_model_shows_its_prototypes_and_its_patches(model):
     x = [0.5, 0.25]
     label = other_label(model, x)
     patched = model.patch(x, label)
-    patches = Cells(patched).tables[-1]
     [record] = patched.repairs.records
-    assert len(Cells(patched).tables) == len(plain.tables) + 1
-    assert patches[1][:2] == ["1", label] and patches[1][3] == f"{record.radius:.4g}"
+    [plain_facts], [facts] = (map(dict, cells.tables) for cells in (plain, Cells(patched)))
+    assert (plain_facts["patches"], facts["patches"]) == ("0", "1")
+    assert facts["patch 1"].startswith(f"0.5,0.25 -> {label}, radius {record.radius:.4g}, certified ")
 
 
 def test_an_explanation_shows_its_figure_and_the_weights(model):

@@ -16,8 +16,6 @@ from idwbench.results import DEFAULT_DATABASE
 
 __all__ = ["OPTIONS", "card", "export_model", "import_model"]
 
-_LONGEST_INPUT = 30
-
 OPTIONS = {
     "export.output": option("-o", "--output", help="File to write: .onnx, .py, .skops, .pt or .safetensors."),
     "import.output": option("-o", "--output", help="Model file to write: .pt or .safetensors."),
@@ -32,60 +30,13 @@ OPTIONS = {
 
 def card(model: str, db: str = DEFAULT_DATABASE, data_dir: Path | None = None, json: bool = False) -> None:
     """Print the card of a model: its data, protocol, accuracies, patches, versions and run key."""
+    from idwbench.models.model_card import readable_card
+
     facts = idwbench.model_card(model, db, data_dir=data_dir)
     if json:
         echo_json(facts, indent=2)
     else:
-        print_facts(_card_facts(facts))
-
-
-def _card_facts(card: dict[str, Any]) -> dict[str, Any]:
-    """Return what a card has, by names for readers."""
-    dataset = card["dataset"] or {}
-    image = "x".join(map(str, card["image_shape"] or ()))
-    return {
-        "model": card["model"],
-        "score": card["formula"],
-        "prototypes": card["prototypes"],
-        "features": f"{card['features']}{f' ({image} pixels)' if image else ''}",
-        "columns": ", ".join(map(_column, card.get("columns", ()))),
-        "classes" if card["classes"] else "outputs": ", ".join(card["classes"]) or card["outputs"],
-        "dataset": dataset.get("label"),
-        "sha256 of the data": dataset.get("sha256"),
-        "protocol": _pairs(card["protocol"]),
-        "seed": card["seed"],
-        **{f"{split} metrics": _pairs(values) for split, values in card["metrics"].items()},
-        "patches": len(card["patches"]),
-        **{f"patch {number}": _patch(patch, card["classes"]) for number, patch in enumerate(card["patches"], start=1)},
-        **{f"{split}, patched": _pairs(values) for split, values in (card["metrics_with_patches"] or {}).items()},
-        "run key": card["run_key"],
-        **{name: text for name, text in card["provenance"].items() if name != "versions"},
-        "versions": _pairs(card["provenance"].get("versions")),
-    }
-
-
-def _column(column: dict[str, Any]) -> str:
-    """Return ``island (Biscoe, Dream, Torgersen)`` of a column of categories, and the name of one of numbers."""
-    categories = column.get("categories")
-    return f"{column['name']} ({', '.join(categories)})" if categories else column["name"]
-
-
-def _patch(record: dict[str, Any], classes: list[str]) -> str:
-    """Return ``0.0,1.0 -> lower, radius 0.1, certified 0.08, reach 0.2`` of the record of a patch."""
-    x = record["x"] if isinstance(record["x"], str) else _numbers(record["x"])
-    wanted = classes[record["label"]] if classes else _numbers(record["wanted"])
-    names = {"radius": "radius", "certified_radius": "certified", "reach": "reach"}
-    solved = [f"{text} {record[name]:.4g}" for name, text in names.items() if name in record]
-    return ", ".join([f"{x if len(x) <= _LONGEST_INPUT else x[: _LONGEST_INPUT - 3] + '...'} -> {wanted}", *solved])
-
-
-def _numbers(numbers: list[float]) -> str:
-    return ",".join(f"{number:g}" for number in numbers)
-
-
-def _pairs(facts: dict[str, Any] | None) -> str:
-    shown = {name: f"{fact:.6g}" if isinstance(fact, float) else fact for name, fact in (facts or {}).items()}
-    return ", ".join(f"{name} {fact}" for name, fact in shown.items())
+        print_facts(readable_card(facts))
 
 
 def export_model(
