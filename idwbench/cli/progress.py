@@ -7,6 +7,7 @@ import statistics
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -61,20 +62,18 @@ def progress_bars(runs: int) -> Progress:
     return bars
 
 
-def run_labels(
-    configs: Sequence[RunConfig] = (), spec: SweepSpec | None = None, *, searched: Sequence[str] = ()
-) -> Callable[[RunConfig], str]:
+def run_labels(configs: Sequence[RunConfig] = (), spec: SweepSpec | None = None) -> Callable[[RunConfig], str]:
     """Return what labels runs without their seed: ``idw · 16 prototypes · p=2, ε=0.001 · learning rate 0.01``.
 
-    The data set comes first if the sweep `spec` has several; last are the settings of the protocol that are `searched`,
-    or vary among `configs`.
+    The data set comes first if the sweep `spec` has several; last are the settings of the protocol that it searches, or
+    that vary among `configs`.
     """
     protocols = {config.setting_key: config.protocol for config in configs}.values()
+    searched, datasets = ([], []) if spec is None else (spec.searched_protocol, [one for one, _ in spec.datasets])
     varying = searched or [
         name for name in Protocol.model_fields if len({getattr(protocol, name) for protocol in protocols}) > 1
     ]
     names: dict[DatasetConfig, str] = {}
-    datasets = [] if spec is None else [dataset for dataset, _ in spec.datasets]
     if len(datasets) > 1:
         words = dataset_words([dataset_label(dataset) for dataset in datasets], datasets)
         names = {dataset: " · ".join(parts) for dataset, parts in zip(datasets, words, strict=True)}
@@ -95,15 +94,15 @@ class SettingProgress:
         run_keys: Its runs, in the plan or trained.
         to_do: The runs among them that are still to be trained by this process.
         values: The headline metric of the test data by run key, also of runs that were stored before.
-        seconds: Training time of the runs that this process has trained.
+        states: Number of runs that this process has trained, by what became of them.
+        seconds: Their training time.
     """
 
     config: RunConfig
     run_keys: set[str] = field(default_factory=set)
     to_do: set[str] = field(default_factory=set)
     values: dict[str, float] = field(default_factory=dict)
-    n_diverged: int = 0
-    n_failed: int = 0
+    states: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
 
     def include(self, result: RunResult) -> None:
@@ -111,10 +110,9 @@ class SettingProgress:
         self.run_keys.add(result.config.run_key)
         self.to_do.discard(result.config.run_key)
         self.seconds += result.seconds
+        self.states[result.state] += 1
         value = result.metric(HEADLINES[result.config.dataset.task].name)
-        if result.state == "diverged":
-            self.n_diverged += 1
-        elif value is not None:
+        if result.state == "complete" and value is not None:
             self.values[result.config.run_key] = value
 
     def describe(self) -> str:
@@ -127,7 +125,7 @@ class SettingProgress:
                 words = value_label(metric.name, statistics.fmean(values), std) + (" %" if metric.percent else "")
             seeds = f"{len(self.values)} of {count_label(len(self.run_keys), 'seed')}"
             parts = [f"test {metric.name} {words} ({seeds})"]
-        parts += [f"{n} {word}" for n, word in ((self.n_diverged, "diverged"), (self.n_failed, "failed")) if n]
+        parts += [f"{self.states[state]} {state}" for state in ("diverged", "failed") if self.states[state]]
         return " · ".join([*parts, f"{self.seconds:.1f} s"])
 
 
@@ -169,7 +167,7 @@ class SweepProgress(Observer, AbstractContextManager["SweepProgress"]):
     def pending(self, configs: Sequence[RunConfig], run_keys: Sequence[str], to_do: Collection[str]) -> None:
         """Learn which runs each setting has, and what is stored of settings that are begun."""
         assert self.spec is not None
-        self.label = run_labels(configs, self.spec, searched=self.spec.searched_protocol)
+        self.label = run_labels(configs, self.spec)
         for config, key in zip(configs, run_keys, strict=True):
             setting = self._setting(config)
             setting.run_keys.add(key)
@@ -233,7 +231,7 @@ class SweepProgress(Observer, AbstractContextManager["SweepProgress"]):
             self._line(f"{self.label(config)} · seed {config.seed} · FAILED: {error_summary(error)}")
             setting = self._setting(config)
             setting.to_do.discard(config.run_key)
-            setting.n_failed += 1
+            setting.states["failed"] += 1
             if setting.values:
                 self._show(setting)
 
