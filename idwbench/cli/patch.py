@@ -11,16 +11,13 @@ from idwbench.cli.options import argument, data_option, option, refuse
 from idwbench.cli.output import echo, echo_json, print_line, print_table
 from idwbench.errors import ModelFileError, PatchError
 from idwbench.files import MODEL_SUFFIXES, check_model_path, check_output
-from idwbench.report.labels import cell_label, count_label
+from idwbench.report.labels import count_label
 
 if TYPE_CHECKING:
-    from idwbench.models.demands import Demand
     from idwbench.models.repair import Repair
     from idwbench.models.saved_model import SavedModel
 
 __all__ = ["OPTIONS", "patch"]
-
-_LONGEST_INPUT = 30
 
 _patch_option = partial(option, rich_help_panel="Patch")
 
@@ -203,34 +200,17 @@ def _summary(repaired: Repair, undone: int | None) -> str:
 
 def _print_patches(model: SavedModel, path: Path, as_json: bool) -> None:
     """Print the patches of a model, and whether each still holds."""
-    records = model.repairs.records
-    holds = [record.holds(row) for record, row in zip(records, model.demanded_outputs(), strict=True)]
+    from idwbench.models.model_card import patch_table
+
+    records, columns = model.repairs.records, patch_table(model)
     if as_json:
-        patches = [record.model_dump() | {"holds": held} for record, held in zip(records, holds, strict=True)]
+        held = [word == "yes" for word in columns["holds"]]
+        patches = [record.model_dump() | {"holds": holds} for record, holds in zip(records, held, strict=True)]
         echo_json({"model": str(path), "patches": patches})
-        return
-    if not records:
+    elif records:
+        print_table(columns, texts={"x", "wanted", "kind", "holds"})
+    else:
         echo("no patches")
-        return
-    columns: dict[str, Sequence[str]] = {
-        "patch": [str(number) for number in range(1, len(records) + 1)],
-        "x": [_input(record.x or "") for record in records],
-        "wanted": [_wish(record, model) for record in records],
-        "kind": [record.kind for record in records],
-        "radius": [cell_label(record.radius) for record in records],
-        "certified": [cell_label(record.certified_radius) for record in records],
-        "reach": [cell_label(record.reach) for record in records],
-        "holds": ["yes" if held else "no" for held in holds],
-    }
-    print_table(columns, texts={"x", "wanted", "kind", "holds"})
-
-
-def _wish(record: Demand, model: SavedModel) -> str:
-    names, label = model.class_names, record.label
-    if label is None:
-        return _target(model, record.target or ())
-    before = "" if record.label_before is None else f"{names[record.label_before]} -> "
-    return f"{before}{names[label]}"
 
 
 def _target(model: SavedModel, outputs: Sequence[float]) -> str:
@@ -238,8 +218,3 @@ def _target(model: SavedModel, outputs: Sequence[float]) -> str:
     import numpy as np
 
     return ",".join(f"{number:g}" for number in model.target_scaling.invert(np.array(outputs)).reshape(-1))
-
-
-def _input(x: str | Sequence[float]) -> str:
-    text = x if isinstance(x, str) else ",".join(f"{number:g}" for number in x)
-    return text if len(text) <= _LONGEST_INPUT else f"{text[: _LONGEST_INPUT - 3]}..."

@@ -36,6 +36,7 @@ __all__ = [
     "card_text",
     "network_card",
     "parse_facts",
+    "patch_table",
     "readable_card",
     "saved_model_card",
 ]
@@ -43,6 +44,8 @@ __all__ = [
 CARD_NAME = "model.json"
 _VERSION = 1
 _LONGEST_INPUT = 30
+# Fields of the record of a patch by their headers.
+_RADII = {"radius": "radius", "certified": "certified_radius", "reach": "reach"}
 _SplitMetrics = dict[str, dict[str, Annotated[float, Field(allow_inf_nan=False)]]]
 
 
@@ -105,11 +108,34 @@ def _column(column: dict[str, Any]) -> str:
 
 def _patch_line(record: dict[str, Any], classes: list[str]) -> str:
     """Return ``0.0,1.0 -> lower, radius 0.1, certified 0.08, reach 0.2`` of the record of a patch."""
-    x = record["x"] if isinstance(record["x"], str) else _numbers(record["x"])
-    wanted = classes[record["label"]] if classes else _numbers(record["wanted"])
-    names = {"radius": "radius", "certified_radius": "certified", "reach": "reach"}
-    solved = [f"{text} {record[name]:.4g}" for name, text in names.items() if name in record]
-    return ", ".join([f"{x if len(x) <= _LONGEST_INPUT else x[: _LONGEST_INPUT - 3] + '...'} -> {wanted}", *solved])
+    solved = [f"{header} {record[name]:.4g}" for header, name in _RADII.items() if name in record]
+    return ", ".join([f"{_input(record)} -> {_wanted(record, classes)}", *solved])
+
+
+def patch_table(model: SavedModel) -> dict[str, list[str]]:
+    """Return the columns of a table of the patches of a model, and whether each still holds, as texts by header."""
+    records, classes = model.repairs.records, list(model.class_names)
+    facts = [_patch(model, record) for record in records]
+    before = [f"{classes[one['label_before']]} -> " if "label_before" in one else "" for one in facts]
+    held = (record.holds(row) for record, row in zip(records, model.demanded_outputs(), strict=True))
+    return {
+        "patch": [str(number) for number in range(1, len(records) + 1)],
+        "x": list(map(_input, facts)),
+        "wanted": [f"{start}{_wanted(one, classes)}" for start, one in zip(before, facts, strict=True)],
+        "kind": [record.kind for record in records],
+        **{header: [f"{one[name]:.4g}" if name in one else "" for one in facts] for header, name in _RADII.items()},
+        "holds": ["yes" if holds else "no" for holds in held],
+    }
+
+
+def _input(record: dict[str, Any]) -> str:
+    x = record.get("x", "")
+    text = x if isinstance(x, str) else _numbers(x)
+    return text if len(text) <= _LONGEST_INPUT else f"{text[: _LONGEST_INPUT - 3]}..."
+
+
+def _wanted(record: dict[str, Any], classes: list[str]) -> str:
+    return classes[record["label"]] if classes else _numbers(record["wanted"])
 
 
 def _numbers(numbers: list[float]) -> str:
