@@ -18,8 +18,8 @@ from idwbench.figures.runs import Selection
 from idwbench.figures.style import INK, PAPER, QUIET, class_colour, new_page, seeds_label, style_axes
 from idwbench.report.frame import Row
 from idwbench.report.labels import count_label
-from idwbench.report.repairs import TOGETHER, WAY_LABELS, Compared, compared_models
 from idwbench.report.statistics import Statistic
+from idwbench.report.studies import TOGETHER, WAY_LABELS, Compared, compared_models
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
 from idwbench.runs.metrics import PATCH_MEASURES, PATCH_WAYS
 

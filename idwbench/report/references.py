@@ -7,16 +7,15 @@ on MNIST and Fashion-MNIST together, or on one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple, get_args
 
 from idwbench.attention.scores import METHODS
-from idwbench.report.labels import setting_labels
+from idwbench.report.frame import Row
+from idwbench.report.labels import setting_labels, value_label
 from idwbench.runs.config import RunConfig
-from idwbench.runs.dataset_base import DatasetConfig
 from idwbench.runs.datasets import PartsConfig
 from idwbench.runs.kinds.mlp import MlpConfig
-from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.protocol import DEFAULT_PROTOCOLS, Protocol
 
@@ -31,6 +30,7 @@ __all__ = [
     "ReferenceSource",
     "find_reference",
     "published_values",
+    "reference_label",
     "reference_notes",
 ]
 
@@ -81,13 +81,12 @@ REFERENCES: dict[tuple[ReferenceSource, str, int, str], Reference] = {
 } | {("paper", "two_moons", prototypes, "idw"): Reference(0.975) for prototypes in (16, 128)}
 
 
-def find_reference(source: ReferenceSource, dataset: DatasetConfig, model: ModelConfig) -> Reference | None:
-    """Return the reference for exactly this model and data set, or None."""
-    settings = type(dataset).model_fields.items()
-    if any(getattr(dataset, name) != field.default for name, field in settings if name not in _FREE_SETTINGS):
-        return None
+def find_reference(source: ReferenceSource, row: Row) -> Reference | None:
+    """Return the reference for exactly the model and the data set of a row, or None."""
+    dataset, model = row.config.dataset, row.model
     known = REFERENCES.get((source, dataset.name, model.prototypes, model.method))
-    if known is None:
+    fields = type(dataset).model_fields
+    if known is None or any(getattr(dataset, name) != fields[name].default for name in fields.keys() - _FREE_SETTINGS):
         return None
     parameters = {one.name: one.default for one in METHODS[model.method].parameters}
     parameters |= PAPER_PARAMETERS.get(model.method, {})
@@ -95,7 +94,14 @@ def find_reference(source: ReferenceSource, dataset: DatasetConfig, model: Model
     return known if model == theirs else None
 
 
-def reference_notes(dataset: str, protocol: Protocol, sources: Iterable[ReferenceSource]) -> tuple[str, ...]:
+def reference_label(known: Reference | None) -> str:
+    """Return ``97.50 (n=10)``; nothing for None."""
+    if known is None:
+        return ""
+    return value_label("accuracy", known.test_accuracy) + (f" (n={known.n})" if known.n else "")
+
+
+def reference_notes(dataset: str, protocol: Protocol, sources: Collection[str]) -> tuple[str, ...]:
     """Return a note on the origin of each column of references, and one if the protocol differs."""
     notes = [text for (name, source), text in _SOURCES.items() if name == dataset and source in sources]
     theirs = DEFAULT_PROTOCOLS[dataset]

@@ -124,12 +124,8 @@ def report_tables(
     kind = "sections" if metric else tables_of(runs)
     if kind == "dual_form" and not intervals:
         return dual_form(runs)
-    if kind == "memory":
-        from idwbench.report.memory_studies import memory_tables
+    if kind in ("memory", "repairs"):
+        from idwbench.report.studies import memory_tables, repair_tables
 
-        return memory_tables(runs)
-    if kind == "repairs":
-        from idwbench.report.repairs import repair_tables
-
-        return repair_tables(runs)
+        return memory_tables(runs) if kind == "memory" else repair_tables(runs)
     return section_tables(summarise(runs, metric, intervals=intervals))

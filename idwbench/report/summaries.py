@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import add
 from typing import Any
 
 import pandas
@@ -26,9 +25,8 @@ from idwbench.report.labels import (
     ordered_parameters,
     setting_labels,
     sortable,
-    value_label,
 )
-from idwbench.report.references import SOURCES, Reference, ReferenceSource, find_reference, reference_notes
+from idwbench.report.references import SOURCES, find_reference, reference_label, reference_notes
 from idwbench.report.statistics import compare, present_splits, with_intervals
 from idwbench.report.tables import (
     DIVERGED,
@@ -36,7 +34,7 @@ from idwbench.report.tables import (
     N_RUNS,
     REMOVABLE,
     ROW_COLUMNS,
-    Column,
+    RowColumn,
     Table,
     caption,
     row_columns,
@@ -58,7 +56,8 @@ _SETTINGS = (
     *Protocol.model_fields,
     *(name for name in PrototypesConfig.model_fields if name != "kind"),
 )
-_HEADERS: dict[ReferenceSource, str] = {"paper": "paper", "authors": "authors' code"}
+# Published accuracies, of tables of accuracies.
+_PUBLISHED: list[RowColumn] = [(source, partial(find_reference, source), reference_label) for source in SOURCES]
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,6 @@ class Section:
         config: The settings of the first run; of several data sets that differ only in their seed, with the first.
         metric: The name of the metric.
         rows: Sorted by prototypes, method in the order of the registry, and parameters.
-        references: The published test accuracy of each row, or None, by source; empty for other metrics.
         notes: Lines below the table, in order: on the spread, on tests and intervals, on runs, on references.
         notes_on_runs: Those on the spread and on runs.
         data_seeds: The seeds of those data sets, over which the statistics are; empty if they are over seeds of runs.
@@ -82,7 +80,6 @@ class Section:
     config: RunConfig
     metric: str
     rows: tuple[Row, ...]
-    references: Mapping[ReferenceSource, Sequence[Reference | None]]
     notes: tuple[str, ...]
     notes_on_runs: tuple[str, ...]
     data_seeds: tuple[int, ...]
@@ -154,15 +151,10 @@ def _section(words: Sequence[str], metric: str, table: pandas.DataFrame, interva
         tests += more
     ordered = [replace(row, statistics=by_split) for row, by_split in zip(ordered, statistics, strict=True)]
     spread, states = [*replication_notes(shown)], [*run_notes(ordered, table, metric, seeds=False)]
-    references: dict[ReferenceSource, list[Reference | None]] = {}
-    if metric == "accuracy":
-        references = {
-            source: [find_reference(source, config.dataset, row.model) for row in ordered] for source in SOURCES
-        }
-    sources = [source for source, published in references.items() if any(published)]
+    sources = [name for name, fact, _ in _PUBLISHED if metric == "accuracy" and any(map(fact, ordered))]
     notes = (*spread, *tests, *states, *reference_notes(config.dataset.name, config.protocol, sources))
     runs = (*spread, *states)
-    return Section(title, protocol, config, metric, tuple(ordered), references, notes, runs, seeds)
+    return Section(title, protocol, config, metric, tuple(ordered), notes, runs, seeds)
 
 
 def _order(config: RunConfig, label: str, data_seeds: Sequence[int]) -> tuple[object, ...]:
@@ -195,13 +187,10 @@ def section_tables(sections: Sequence[Section]) -> tuple[Table, ...]:
         columns = [*row_columns(rows, *MODEL_COLUMNS, N_RUNS)]
         columns += statistic_columns(metric, known, {*known} - {"train"} or known)
         columns += row_columns(rows, *ROW_COLUMNS)
-        for source, published in section.references.items():
-            texts = ["" if one is None else value_label("accuracy", one.test_accuracy) for one in published]
-            counts = [f" (n={one.n})" if one and one.n else "" for one in published]
-            columns += [Column(source, _HEADERS[source], [*map(add, texts, counts)], True)] if any(texts) else []
+        columns += row_columns(rows, *(_PUBLISHED if metric == "accuracy" else ()), DIVERGED)
         table = Table(
             title=section.title,
-            columns=(*columns, *row_columns(rows, DIVERGED)),
+            columns=tuple(columns),
             groups=tuple(row.model.prototypes for row in rows),
             caption=caption(metric, rows, " among equal numbers of prototypes"),
             notes=section.notes,
@@ -215,7 +204,7 @@ def section_tables(sections: Sequence[Section]) -> tuple[Table, ...]:
 def _records(section: Section) -> list[dict[str, Any]]:
     config, data = section.config, section.config.dataset.model_dump(mode="json")
     records = []
-    for place, row in enumerate(section.rows):
+    for row in section.rows:
         record = {
             **dict.fromkeys(_SETTINGS),
             "section": section.title,
@@ -228,8 +217,8 @@ def _records(section: Section) -> list[dict[str, Any]]:
             **row_record(row, section.metric),
         }
         record["parameters"] = ordered_parameters(row.model)
-        for source in SOURCES:
-            reference = section.references[source][place] if section.references else None
+        for source, fact, _ in _PUBLISHED:
+            reference = fact(row) if section.metric == "accuracy" else None
             record[f"{source}_test"], record[f"{source}_n"] = reference or (None, None)
         records.append(record)
     return records

@@ -24,6 +24,7 @@ __all__ = [
     "ROW_COLUMNS",
     "Column",
     "Line",
+    "RowColumn",
     "Table",
     "caption",
     "line_records",
@@ -45,6 +46,7 @@ _HEADERS = {
     "plugin_sha256": "plugin",
     "dataset_seed": "data seed",
     "dataset_sha256": "sha256",
+    "authors": "authors' code",
 }
 _ALL = {"kernel_regression": "all"}  # the training data, where no prototypes are learned
 _DIGEST = 8

@@ -10,6 +10,7 @@ from stored_runs import stored_run
 
 from idwbench.attention.scores import METHODS
 from idwbench.report.leaderboard import leaderboard
+from idwbench.report.references import SOURCES, find_reference
 from idwbench.report.render import render
 from idwbench.report.summaries import section_tables, summarise
 from idwbench.runs.metrics import METRICS, MetricDefinition
@@ -21,9 +22,8 @@ def best(rows, split="test"):
     return [row.model.method for row in rows if split in row.statistics and row.statistics[split].best]
 
 
-def references(section, row):
-    place = section.rows.index(row)
-    return {source: own[place] for source, own in section.references.items() if own[place] is not None}
+def references(row):
+    return {source: one for source in SOURCES if (one := find_reference(source, row)) is not None}
 
 
 def test_means_and_deviations_are_those_of_numpy():
@@ -151,7 +151,7 @@ def test_the_papers_table_1_stands_beside_its_six_methods_and_no_other_model():
     others = [{"power": 4.0}, {"initialisation": "samples"}, {"prototypes": 10}, {"method": "scaled_dot"}]
     runs = [stored_run(method=method, **scale.get(method, {})) for method in published]
     (section,) = summarise(runs + [stored_run(**other) for other in others])
-    found = {row.model.label: references(section, row) for row in section.rows if references(section, row)}
+    found = {row.model.label: references(row) for row in section.rows if references(row)}
     assert {label: (one["paper"].test_accuracy, one["authors"].test_accuracy) for label, one in found.items()} == {
         run.config.model.label: published[run.config.model.method] for run in runs
     }
@@ -171,7 +171,7 @@ def test_the_papers_table_1_stands_beside_its_six_methods_and_no_other_model():
 )
 def test_a_reference_belongs_to_the_same_data_and_another_protocol_is_stated_beside_it(dataset, expected):
     (section,) = summarise([stored_run(dataset=dataset, prototypes=16)])
-    found = references(section, section.rows[0])
+    found = references(section.rows[0])
     assert {source: reference.test_accuracy for source, reference in found.items()} == expected
     (other,) = summarise([stored_run(dataset=dataset, prototypes=16, weight_decay=0.01)])
     assert any("batch size 10" in n and n.endswith("these runs did not.") for n in other.notes) == bool(expected)

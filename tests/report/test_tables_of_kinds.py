@@ -10,9 +10,9 @@ import pytest
 from stored_runs import stored_run
 
 from idwbench.report.dual_form import dual_form
-from idwbench.report.memory_studies import memory_tables
 from idwbench.report.render import render
 from idwbench.report.selection import report_tables
+from idwbench.report.studies import memory_tables
 from idwbench.runs.metrics import ATTENDED_PLACES
 
 OF = ["mnist", "fashion_mnist"]
