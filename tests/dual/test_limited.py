@@ -86,17 +86,6 @@ def test_merged_slots_are_the_nearest_sum_and_as_many_as_outputs_replace_all(bia
     assert totals is None
 
 
-def test_a_limited_layer_is_asked_with_what_the_limited_layer_below_gives():
-    below, above = small_memory(), small_memory(bias=False)
-    below = replace(
-        below, gradients=np.tile(below.gradients, 2)[:, :FEATURES], initial=np.zeros((FEATURES, FEATURES + 1))
-    )
-    below = replace(below, final=np.zeros((FEATURES, FEATURES + 1)))
-    middle = limited_outputs([below], QUERIES, "recent", 5, LABELS)[0]
-    expected_outputs = limited_outputs([above], np.maximum(middle, 0), "recent", 5, LABELS)[0]
-    np.testing.assert_allclose(limited_outputs([below, above], QUERIES, "recent", 5, LABELS)[0], expected_outputs)
-
-
 def other_histories(memory):
     """Return histories with the sum of error signals times keys of a memory: their keys, error signals and classes."""
     keys, errors = (part.astype(np.float32) for part in keys_and_errors(memory))

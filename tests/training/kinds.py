@@ -18,6 +18,17 @@ from idwbench.runs.config import RunConfig, run_config
 OF = ["mnist", "fashion_mnist"]
 N_FIRST = 13  # rows of the first part of a sequence
 TIMED = {"seconds_per_step", "fit_seconds", "predict_seconds"}
+# Every optimizer, with decay of weights, and with gradients of which some are clipped and others are not.
+PROTOCOLS = [
+    {},
+    {"optimizer": "adam"},
+    {"optimizer": "sgd", "learning_rate": 0.05},
+    {"optimizer": "sgd", "momentum": 0.9, "schedule": "constant"},
+    {"weight_decay": 0.1},
+    {"optimizer": "adam", "weight_decay": 0.1, "gradient_clip": 0.05},
+    {"optimizer": "sgd", "momentum": 0.5, "weight_decay": 0.1, "gradient_clip": 0.2, "warmup_epochs": 1},
+    {"gradient_clip": 1e3, "warmup_epochs": 1},
+]
 IDW_HEAD = {"encoder": "mlp", "width": 6, "head": "idw", "prototypes": 5}
 LEARNED_VIT = {"encoder": "vit_tiny", "width": 4, "heads": 2, "depth": 1, "attention": "idw"}
 LEARNED_VIT |= {
@@ -76,7 +87,7 @@ def mlp_run(name="sequence", **settings):
 
 def table_run(seed=0, data=(), **settings):
     similarity = {} if settings.get("weighting") == "exact_match" else {"similarity": "inner_product"}
-    return run_config({**LOOKUP, **dict(data)}, kind="hash_table", seed=seed, **similarity, **settings)
+    return run_config({**LOOKUP, **dict(data)}, kind="hash_table", seed=seed, **{**similarity, **settings})
 
 
 class Example(NamedTuple):
@@ -146,6 +157,7 @@ PROTOTYPES = {
 TRAINED = {
     **PROTOTYPES,
     "learned hash table": _table(**{**LEARNED, "epochs": 3}),
+    "hash table with an additive score": _table(**{**LEARNED, "epochs": 3}, similarity="additive", hidden=4),
     "hash table with learned values": _table(**{**LEARNED, "epochs": 3}, project_values=True),
     **RESUMED,
 }

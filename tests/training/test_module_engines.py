@@ -234,7 +234,10 @@ def trained(**settings):
     return train_run(config, load_dataset(config.dataset))
 
 
-@pytest.mark.parametrize("settings", [{}, {**LEARNED, "epochs": 2}], ids=["without projections", "learned"])
+TWO_EPOCHS = {**LEARNED, "epochs": 2}
+
+
+@pytest.mark.parametrize("settings", [{}, TWO_EPOCHS, {**TWO_EPOCHS, "similarity": "additive", "hidden": 3}])
 def test_a_run_is_measured_on_the_table_of_its_seed_with_what_it_learned(settings):
     result = trained(seed=4, **settings)
     data = result.config.dataset

@@ -8,7 +8,7 @@ import pytest
 import torch
 from blob_data import make_dataset, make_regression
 from engine_runs import train_run, train_runs
-from kinds import prototypes_run
+from kinds import PROTOCOLS, prototypes_run
 from sweep_specs import sweep_spec
 
 from idwbench import Results, run_config, run_sweep, train
@@ -106,16 +106,6 @@ def assert_near_float64(results, dataset, prototypes=random_prototypes):
 
 
 ENGINES = ("torch", "fused")
-PROTOCOLS = [
-    {},
-    {"optimizer": "adam"},
-    {"optimizer": "sgd", "learning_rate": 0.05},
-    {"optimizer": "sgd", "momentum": 0.9, "schedule": "constant"},
-    {"weight_decay": 0.1},
-    {"optimizer": "adam", "weight_decay": 0.1, "gradient_clip": 0.05},
-    {"optimizer": "sgd", "momentum": 0.5, "weight_decay": 0.1, "gradient_clip": 0.05, "warmup_epochs": 2},
-    {"gradient_clip": 1e3, "warmup_epochs": 1},
-]
 # Classes, one number and two numbers to learn, from few features and from many, whose keys lie differently in memory.
 DATASETS = [make_dataset(13), make_regression(13, 40, 1), make_regression(13, 3, 2)]
 DATASETS += [make_dataset(13, 40), make_regression(13, 3, 1), make_regression(13, 40, 2)]
