@@ -18,19 +18,10 @@ def query(db, text, *values):
 
 def run_result(config, **facts):
     """Return the result of a run, by default a complete one without curve and arrays; a diverged one has no metrics."""
-    values: dict[str, Any] = {
-        "state": "complete",
-        "curve": (),
-        "metrics": {("test", "accuracy"): 0.5},
-        "arrays": {},
-        "n_parameters": 12,
-        "diverged_epoch": None,
-        "seconds": 0.5,
-        "engine": "torch",
-        "device": "cpu",
-        "threads": 1,
-        "instruction_set": "AVX2",
-    }
+    result = {"state": "complete", "curve": (), "metrics": {("test", "accuracy"): 0.5}, "arrays": {}}
+    cost = {"n_parameters": 12, "diverged_epoch": None, "seconds": 0.5}
+    machine = {"engine": "torch", "device": "cpu", "threads": 1, "instruction_set": "AVX2"}
+    values: dict[str, Any] = {**result, **cost, **machine}
     if facts.get("state") == "diverged":
         values |= {"metrics": {}, "n_parameters": None, "diverged_epoch": 2}
     return RunResult(config, **(values | facts))

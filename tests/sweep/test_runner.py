@@ -2,7 +2,7 @@
 
 import errno
 import threading
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
@@ -60,21 +60,16 @@ def result(config):
 ADDRESS = "tcp://10.0.0.1:4000"
 
 
-class FakeFuture:
-    def __init__(self, answer):
-        self.answer = answer
-        self.status = "lost" if answer is None else "error" if isinstance(answer, Exception) else "finished"
+class FakeFuture(Future):
+    """Has ended with an answer, an exception, or None for a lost connection."""
 
-    def result(self):
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
+    def __init__(self, answer):
+        super().__init__()
+        self.status = "lost" if answer is None else "error" if isinstance(answer, Exception) else "finished"
+        (self.set_exception if isinstance(answer, Exception) else self.set_result)(answer)
 
     def release(self):
-        self.answer = None
-
-    def add_done_callback(self, callback):
-        callback(self)
+        """Let the cluster forget the answer."""
 
 
 class FakeClient:
