@@ -21,6 +21,7 @@ from idwbench.errors import DatasetError, did_you_mean
 __all__ = ["Column", "Columns", "named_values"]
 
 _LISTED = 6
+_SHARE_SHOWN = 0.005  # the least difference from a single category that a text shows
 _MISSING = ("", "NA", "NaN", "nan", "None", "null")
 
 Floats = NDArray[np.float64]
@@ -74,7 +75,8 @@ class Column:
         if not self.categories:
             return f"{float(part[0]):.4g}"
         largest = int(part.argmax())
-        share = "" if part[largest] == 1 and np.count_nonzero(part) == 1 else f" {part[largest]:.2g}"
+        is_one = np.abs(part - (np.arange(len(part)) == largest)).max() < _SHARE_SHOWN
+        share = "" if is_one else f" {part[largest]:.2g}"
         return f"{self.categories[largest]}{share}"
 
     def plain(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The keys of trained networks, as images or as points in the plane, with their nearest training images."""
+"""The keys of trained networks, as images, points in the plane or rows of a table, with their nearest training rows."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from idwbench.runs.kinds.models import MODELS
 from idwbench.runs.metrics import HEADLINES
 
 if TYPE_CHECKING:
+    from idwbench.data.columns import Columns
     from idwbench.data.dataset import Dataset
     from idwbench.results.store import Results
     from idwbench.runs.dataset_base import DatasetConfig
@@ -41,6 +42,11 @@ _IMAGES = (
     "positive, blue negative."
 )
 _PLANE = "Training points and, as diamonds, the keys of the best seed in the colour of the class of their value."
+_ROWS = (
+    "The prototypes of the best seed, sorted by the class of their value, in the units of the table, with the nearest "
+    "training row of each. A key between categories has the one that it has most of, with its share."
+)
+_MOST_COLUMNS = 30
 
 Keys = NDArray[np.float32]
 
@@ -67,7 +73,7 @@ def prototypes_part(results: Results, ranked: Sequence[Row], data_dir: Path | No
         return None
     if left := len(candidates) - len(grids):
         notes.append(f"the best setting of each method is shown; not shown: {left:,} other settings")
-    text = _PLANE if grids[0].chart is not None else _IMAGES
+    text = _PLANE if grids[0].chart is not None else _IMAGES if grids[0].data is not None else _ROWS
     return Part("prototypes", "Prototypes", text, sentences([*notes, *problems]), grids=tuple(grids))
 
 
@@ -98,7 +104,11 @@ def _grid(results: Results, run: StoredRun, dataset: Dataset | None) -> Prototyp
     shape = _image_shape(keys, dataset)
     if shape is not None:
         return _image_grid(run, keys, values, shape, dataset)
-    if dataset is None or dataset.n_features != 2 or not dataset.class_names:
+    if dataset is None or not dataset.class_names:
+        return None
+    if dataset.columns is not None and dataset.n_features != 2:
+        return _table_grid(run, keys, values, dataset, dataset.columns)
+    if dataset.n_features != 2:
         return None
     chosen = _in_view(run, keys, dataset)
     note = f"{len(chosen):,} of {len(keys):,} keys, those near the data." if len(chosen) < len(keys) else ""
@@ -113,6 +123,25 @@ def _grid(results: Results, run: StoredRun, dataset: Dataset | None) -> Prototyp
     )
     chart = Chart("", f"Keys among the training points: {_title(run)}", spec)
     return PrototypeGrid(_title(run), note, chart=chart, table=_table(own, values[chosen], chosen, names))
+
+
+def _table_grid(run: StoredRun, keys: Keys, values: Keys, dataset: Dataset, columns: Columns) -> PrototypeGrid | None:
+    """Return the prototypes as rows of a table; None if its keys are directions, which have no units."""
+    if not _are_points(run):
+        return None
+    order, names = key_order(values)[:_KEYS], dataset.class_names
+    rows, distances = several_nearest(keys[order], dataset.train.inputs, 1)
+    texts = [columns.texts(key) for key in dataset.scaling.invert(keys[order])]
+    shown = {"prototype": [*map(str, order)], "class": [names[label] for label in values[order].argmax(1)]}
+    own = zip(columns.names[:_MOST_COLUMNS], zip(*texts, strict=True), strict=False)
+    shown |= {f"column {name}" if name in shown else name: [*column] for name, column in own}
+    shown |= {"nearest row": [f"{row} ({names[dataset.train.labels[row]]})" for row in rows[:, 0].tolist()]}
+    shown |= {"distance": [f"{distance:.3f}" for distance in distances[:, 0]]}
+    words = {"class", "nearest row", *(column.name for column in columns.columns if column.categories)}
+    parts = (Column(name, name, column, numeric=name not in words) for name, column in shown.items())
+    notes = [f"The first {len(order)} of {len(keys):,} keys."] if len(order) < len(keys) else []
+    notes += [f"The first {_MOST_COLUMNS} of {len(columns)} columns."] if len(columns) > _MOST_COLUMNS else []
+    return PrototypeGrid(_title(run), " ".join(notes), table=Table("", tuple(parts), (None,) * len(order)))
 
 
 def _image_shape(keys: Keys, dataset: Dataset | None) -> tuple[int, int] | None:

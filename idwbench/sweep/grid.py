@@ -10,7 +10,7 @@ from typing import Any
 from idwbench.data.folder import resolve_files
 from idwbench.errors import ConfigError, DatasetError, UnknownSettingError
 from idwbench.runs.dataset_base import DatasetConfig
-from idwbench.runs.datasets import DATASETS, PartsConfig, parse_dataset
+from idwbench.runs.datasets import parse_dataset
 from idwbench.runs.kinds.models import ModelConfig, check_settings_known, parse_model
 from idwbench.runs.protocol import Protocol, parse_protocol
 
@@ -30,6 +30,8 @@ __all__ = [
 ]
 
 MAX_RUNS = 1_000_000
+# The name of a data set, and its settings that are lists themselves.
+_NO_AXES = ("name", "of", "drop")
 
 Block = Mapping[str, tuple[Any, ...]]
 Cell = dict[str, Any]
@@ -198,9 +200,8 @@ def read_datasets(content: Any, folder: Path) -> tuple[DatasetConfig, ...]:
 def _datasets(entry: Any, folder: Path) -> list[DatasetConfig]:
     """Return the data sets of a name or of a mapping, in which a list is an axis, unless its setting is a list."""
     settings = entry if isinstance(entry, dict) else {}
-    no_axes = ("name", "of") if DATASETS.get(str(settings.get("name"))) is PartsConfig else ("name",)
     lists = {name: tuple(values) for name, values in settings.items() if isinstance(values, list)}
-    axes = {name: values for name, values in lists.items() if name not in no_axes}
+    axes = {name: values for name, values in lists.items() if name not in _NO_AXES}
     if empty := [name for name, values in axes.items() if not values]:
         raise ConfigError("the axis is empty, expected at least one value", location=(empty[0],))
     if math.prod(map(len, axes.values())) > MAX_RUNS:

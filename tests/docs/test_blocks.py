@@ -67,8 +67,13 @@ def own_text():
     Path("my.txt").write_text("A fox saw a crow with a piece of cheese.\n" * 60, encoding="utf-8")
 
 
+def own_table():
+    Path("penguins.csv").write_bytes((ROOT / "tests/assets/penguins.csv").read_bytes())
+
+
 PREPARED = {
     "docs/language_models.md": own_text,
+    "docs/own_table.md": own_table,
     "docs/patching.md": patching,
     "docs/tutorial.md": tutorial,
 }

@@ -14,6 +14,8 @@ import pytest
 from PIL import Image
 from stored_runs import stored_run
 
+from idwbench import Results, run_config, train
+from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError, OutputExistsError
 from idwbench.figures.moons import HeatMap
 from idwbench.page import cases, charts, groups, prototypes, writing
@@ -25,6 +27,7 @@ from idwbench.report.leaderboard import leaderboard
 
 DOCS = (Path(__file__).parents[2] / "docs/reports.md").read_text(encoding="utf-8")
 MOST = 5_000_000  # bytes
+PENGUINS = Path(__file__).parents[1] / "assets" / "penguins.csv"
 
 
 @pytest.fixture(scope="module")
@@ -109,8 +112,6 @@ def test_curves_are_means_over_seeds_with_a_band(filled):
 
 
 def test_the_nearest_training_images_are_those_of_brute_force_and_keys_are_drawn_without_them(filled, monkeypatch):
-    from idwbench.data.loading import load_dataset
-
     name = f"a{made_pages.EVIL}"
     grids = part(filled, name, "prototypes").grids
     grid = next(grid for grid in grids if grid.title.startswith("idw"))
@@ -131,6 +132,24 @@ def test_the_nearest_training_images_are_those_of_brute_force_and_keys_are_drawn
     found = part(filled, f"a{made_pages.EVIL}", "prototypes")
     assert all(grid.data is not None and not grid.data["images"] for grid in found.grids)
     assert "Without training images, since digits is not available: no such folder." in found.notes
+
+
+def test_the_prototypes_of_a_table_are_rows_of_its_columns_beside_their_nearest_training_rows(tmp_path):
+    settings = {"prototypes": 5, "epochs": 3, "initialisation": "samples", "learning_rate": 1e-30}
+    run = train(run_config({"name": str(PENGUINS), "label": "species"}, **settings), tmp_path / "birds.db")
+    results = Results(tmp_path / "birds.db")
+    (grid,) = part(results, None, "prototypes").grids
+    columns = {column.name: column.texts for column in grid.table.columns}
+    assert [*columns] == ["prototype", "class", *pandas.read_csv(PENGUINS).columns[1:], "nearest row", "distance"]
+    data = load_dataset(run.config.dataset)
+    for place, near in enumerate(columns["nearest row"]):  # keys are training rows, of which hardly anything changed
+        row, name = int(near.split()[0]), columns["class"][place]
+        expected = data.columns.texts(data.scaling.invert(data.train.inputs[row]))
+        assert [columns[column][place] for column in data.columns.names] == expected
+        assert near.endswith(f"({name})") and data.class_names[data.train.labels[row]] == name
+    assert set(columns["distance"]) == {"0.000"} and run.state == "complete"
+    assert train(run_config("iris", method="cosine", prototypes=4, epochs=1), tmp_path / "iris.db").run_key
+    assert not [one for _, parts in page_content(Results(tmp_path / "iris.db")).groups for one in parts if one.grids]
 
 
 def test_pictures_of_keys_are_white_at_zero_and_those_of_images_at_the_lowest_value():
