@@ -4,11 +4,23 @@ import numpy as np
 import torch
 from case_tables import arrays_in
 
-from idwbench.attention.scores import get_method
+from idwbench.attention.scores import BUILT_IN_METHODS, get_method
 from idwbench.models.initialisation import learned_arrays
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.saved_model import SavedModel, task_metrics
 from idwbench.results.provenance import package_versions
+
+# The settings of each score in which engines and layers are compared with formulas, beside the default ones.
+OTHER_SETTINGS = {
+    "cosine": [{"temperature": 0.1}],
+    "additive": [{"form": "linear", "hidden": 3}],
+    "scaled_dot": [{"scale": "prototypes"}],
+    "gaussian": [{"sigma_squared": 30.0}],
+    "neg_dist": [{"power": 1.0}, {"power": 3.0}],
+    "inv_dist": [{"epsilon": 0.1}, {"epsilon": 0.5, "power": 1.5}],
+    "idw": [{"power": 1.0}, {"power": 7.0, "epsilon": 1.0}, {"epsilon": 0.0}, {"power": 0.5, "epsilon": 0.1}],
+}
+SCORE_SETTINGS = [(name, given) for name in BUILT_IN_METHODS for given in ({}, *OTHER_SETTINGS.get(name, []))]
 
 
 def learned_tensors(method, n_features, dtype=torch.float64, **given):

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from array_models import SCORE_SETTINGS
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -16,20 +17,7 @@ from idwbench.attention.sequences import MethodScore, SequenceAttention
 from idwbench.attention.weightings import WEIGHTINGS
 
 E, H, L, N = 8, 2, 5, 3
-SETTINGS = [
-    ("scaled_dot", {}),
-    ("scaled_dot", {"scale": "prototypes"}),
-    ("cosine", {"temperature": 0.3}),
-    ("neg_dist", {}),
-    ("neg_dist", {"power": 1.0}),
-    ("gaussian", {"sigma_squared": 1.5}),
-    ("inv_dist", {"epsilon": 0.1}),
-    ("idw", {}),
-    ("idw", {"power": 3.0, "epsilon": 0.1}),
-    ("idw", {"epsilon": 0.0}),
-    ("additive", {}),
-    ("additive", {"form": "linear", "hidden": 3}),
-]
+SETTINGS = [setting for setting in SCORE_SETTINGS if setting[0] != "fc_relu"]
 # Those that PyTorch's fused function does not compute.
 CHUNKED = [setting for setting in SETTINGS if setting[0] in ("gaussian", "inv_dist", "idw")]
 CHUNKED += [("neg_dist", {"power": 1.0}), ("additive", {})]

@@ -14,6 +14,7 @@ import numba
 import numpy as np
 import pytest
 import torch
+from array_models import SCORE_SETTINGS
 from blob_data import make_dataset
 from engine_runs import train_run
 from kinds import prototypes_run
@@ -174,13 +175,8 @@ def test_squared_distances_by_products_are_exact_near_keys_too(share, monkeypatc
 
 DISTANCES = np.concatenate([[0, 1e-13], np.geomspace(1e-7, 1e4, 60)]).astype(np.float32)
 # Scores of inverse distances with a small ε reach the bound of the exponential.
-SCORES = [
-    *((method, {}) for method in ("scaled_dot", "gaussian", "neg_dist", "inv_dist", "idw")),
-    ("gaussian", {"sigma_squared": 30.0}),
-    *(("neg_dist", {"power": power}) for power in (1.0, 3.0)),
-    *(("inv_dist", given) for given in ({"epsilon": 1e-6}, {"epsilon": 1e-12}, {"epsilon": 0.5, "power": 1.5})),
-    *(("idw", given) for given in ({"power": 7.0}, {"epsilon": 0.0}, {"power": 0.5, "epsilon": 0.1})),
-]
+SCORES = [setting for setting in SCORE_SETTINGS if setting[0] not in ("cosine", "additive", "fc_relu")]
+SCORES += [("inv_dist", {"epsilon": 1e-6}), ("inv_dist", {"epsilon": 1e-12})]
 
 
 @pytest.mark.parametrize(("method", "given"), SCORES)

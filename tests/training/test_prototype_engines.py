@@ -6,6 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from array_models import SCORE_SETTINGS
 from blob_data import make_dataset, make_regression
 from engine_runs import train_run, train_runs
 from kinds import PROTOCOLS, prototypes_run
@@ -167,23 +168,13 @@ def test_every_weighting_equals_a_plain_loop_in_pytorch(weighting, monkeypatch):
 # Those of `PRODUCTS` are computed by matrix products.
 SHAPES = [(1, 1, 1, 2), (7, 20, 15, 4), (5, 3, 16, 2), (4, 20, 50, 10), (70, 300, 17, 3), (9, 9, 3, 2)]
 PRODUCTS = [(5, 3, 16, 2), (9, 20, 50, 10), (70, 40, 17, 3)]
-OTHERS = {
-    "cosine": [{"temperature": 0.1}],
-    "additive": [{"form": "linear", "hidden": 3}],
-    "scaled_dot": [{"scale": "prototypes"}],
-    "gaussian": [{"sigma_squared": 30.0}],
-    "neg_dist": [{"power": 1.0}, {"power": 3.0}],
-    "inv_dist": [{"epsilon": 0.1}, {"epsilon": 0.5, "power": 1.5}],
-    "idw": [{"power": 1.0}, {"power": 7.0, "epsilon": 1.0}, {"epsilon": 0.0}, {"power": 0.5, "epsilon": 0.1}],
-}
-PARAMETERS = [(method, given) for method in METHODS for given in ({}, *OTHERS.get(method, []))]
 
 
-@pytest.mark.parametrize(("method", "parameters"), PARAMETERS)
+@pytest.mark.parametrize(("method", "parameters"), SCORE_SETTINGS)
 @pytest.mark.parametrize("way", ["classes", "numbers", "products"])
 def test_a_step_is_the_gradient_of_float64_also_where_a_key_equals_an_input(method, parameters, way, monkeypatch):
     start_with(monkeypatch, prototypes_with_a_hit)
-    number = PARAMETERS.index((method, parameters))
+    number = SCORE_SETTINGS.index((method, parameters))
     shapes = SHAPES if way != "products" else PRODUCTS
     shapes = shapes[number % len(shapes) :] + shapes[: number % len(shapes)]
     if way == "products":
