@@ -263,29 +263,16 @@ def test_a_patch_that_is_not_needed_is_a_copy_and_a_wrong_one_an_error():
     second = first.patch(X[1], "low", radius=1e-3)
     assert second.predict(X[:2]).tolist() == ["top", "low"]
     assert not hasattr(second.partial_fit(X, WORDS), "patches_")
-    gaussian = PrototypeClassifier(**FAST, method="gaussian").fit(X, WORDS)
-    relu = PrototypeClassifier(**FAST, method="fc_relu").fit(X, WORDS)
-    for patched, change, message in (
-        (first, {"label": "middle"}, "different labels for"),
-        (model, {"label": "new"}, "label: expected one of"),
-        (model, {"x": [1.0]}, "x: expected 3 features"),
-        (model, {"radius": None}, "radius: the largest radius needs the training data"),
-        (model, {"margin": 0.1, "confidence": 0.9}, "confidence: cannot be combined with margin"),
-        (gaussian, {"kind": "exact", "radius": None}, "only 'idw' models have an exact patch"),
-        (model, {"radius": "a"}, "radius: expected a number or auto, got 'a'"),
-        (model, {"kind": "exact"}, "radius: an exact patch has its own"),
-        (model, {"kind": "authors", "radius": None, "steepness": 32.0}, "steepness: an exact patch has its own"),
-        (model, {"kind": "printed", "radius": None, "margin": 1.0}, "margin: the formula 'printed' has none"),
-        (model, {"kind": "authors", "radius": None, "confidence": 0.9}, "confidence: the formula 'authors' has none"),
-        (relu, {}, "a network with method 'fc_relu' cannot be patched"),
-        (first, {"kind": "keep"}, "kind: expected local"),
-        (first, {"label": None}, "label: expected one of"),
-        (first, {"radius": None, "X": X, "y": WORDS[:3]}, "inconsistent numbers of samples"),
-        (model, {"X": X}, "y: training inputs and labels are given together"),
-        (model, {"y": WORDS}, "X: training inputs and labels are given together"),
-    ):
+    models = {"plain": model, "patched": first}
+    models |= {name: PrototypeClassifier(**FAST, method=name).fit(X, WORDS) for name in ("gaussian", "fc_relu")}
+    with_data = [
+        ("patched", {"radius": None, "X": X, "y": WORDS[:3]}, "inconsistent numbers of samples"),
+        ("plain", {"X": X}, "y: training inputs and labels are given together"),
+        ("plain", {"y": WORDS}, "X: training inputs and labels are given together"),
+    ]
+    for name, change, message in [*case_table("wrong_inputs")["estimator_patches"], *with_data]:
         with pytest.raises(ValueError, match=message):
-            patched.patch(**{"x": X[0], "label": "top", "radius": 1e-3, **change})
+            models[name].patch(**{"x": X[0], "label": "top", "radius": 1e-3, **change})
 
 
 def test_notebooks_show_the_prototypes_once_there_are_some():

@@ -125,15 +125,7 @@ def test_a_regression_gets_a_target_and_needs_one(regression):
     patched = regression.patch(x, target=wanted, radius=0.1)
     np.testing.assert_allclose(patched.predict(x[None])[0], wanted, rtol=1e-9)
     np.testing.assert_allclose(patched.predict(x[None] + 5), regression.predict(x[None] + 5), rtol=1e-5)
-    for wrong, message in (
-        ({"label": 1}, "a regression needs a target"),
-        ({"target": [1.0, 2.0]}, "target: expected 1 number, got 2"),
-        ({"target": np.nan}, "target: expected finite numbers, got nan"),
-        ({"target": "high"}, "expected numbers"),
-        ({"target": 1.0, "margin": 1.0}, "margin: needs classes"),
-        ({"target": 1.0, "confidence": 0.8}, "confidence: needs classes"),
-        ({"target": 1.0, "kind": "authors", "radius": None}, "'authors' needs classes"),
-    ):
+    for wrong, message in case_table("wrong_inputs")["regression_patches"]:
         with pytest.raises(PatchError, match=message):
             regression.patch(x, **{"radius": 0.1, **wrong})
     with pytest.raises(PatchConflictError, match=r"different targets for input 0 and input 1 \(distance 0\)"):
