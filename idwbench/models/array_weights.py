@@ -20,7 +20,16 @@ from idwbench.models.neighbours import squared_distances
 if TYPE_CHECKING:
     from idwbench.models.modules import PrototypeNetwork
 
-__all__ = ["AnswerTerms", "ArrayNetwork", "States", "array_weighting", "relu", "shared_by_hits", "softmax"]
+__all__ = [
+    "AnswerTerms",
+    "ArrayNetwork",
+    "States",
+    "array_weighting",
+    "calibration_error",
+    "relu",
+    "shared_by_hits",
+    "softmax",
+]
 
 Array = NDArray[np.float64]
 Parameters = Mapping[str, Any]
@@ -199,3 +208,16 @@ def shared_by_hits(scores: Array) -> Array:
 def relu(scores: Array) -> Array:
     """Return max(0, s)."""
     return np.maximum(scores, 0.0)
+
+
+def calibration_error(logits: Array, labels: NDArray[np.int64], bins: int = 15) -> float:
+    """Return the expected calibration error of `logits` (n, classes).
+
+    Σ_b (n_b/n)·|accuracy_b − confidence_b| over bins b of equal width of the largest probability (Guo et al. 2017, *On
+    Calibration of Modern Neural Networks*, Eq. 3).
+    """
+    confidence = 1 / np.exp(logits - logits.max(1, keepdims=True)).sum(1)
+    right = (logits.argmax(1) == labels).astype(np.float64)
+    place = np.minimum((confidence * bins).astype(np.int64), bins - 1)
+    gap = np.bincount(place, right - confidence, bins)
+    return float(np.abs(gap).sum() / len(labels))

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.models.array_weights import ArrayNetwork
+from idwbench.models.array_weights import ArrayNetwork, calibration_error
 from idwbench.models.demands import Demand
 from idwbench.models.patches import Floats, PatchPrototypes
 from idwbench.models.radii import Rows
 
-__all__ = ["NOISE", "SplitEffect", "calibration_error", "kept_shares", "shifted", "split_effect"]
+__all__ = ["NOISE", "SplitEffect", "kept_shares", "shifted", "split_effect"]
 
 # The standard deviation of the noise, as a part of the range of each feature.
 NOISE = 0.05
@@ -119,19 +119,6 @@ def _metrics(outputs: Floats, targets: NDArray[Any], unit: Floats | float) -> di
         "accuracy": float((outputs.argmax(1) == targets).mean()),
         "calibration": calibration_error(outputs, targets),
     }
-
-
-def calibration_error(logits: Floats, labels: NDArray[np.int64], bins: int = 15) -> float:
-    """Return the expected calibration error of `logits` (n, classes).
-
-    Σ_b (n_b/n)·|accuracy_b − confidence_b| over bins b of equal width of the largest probability (Guo et al. 2017, *On
-    Calibration of Modern Neural Networks*, Eq. 3).
-    """
-    confidence = 1 / np.exp(logits - logits.max(1, keepdims=True)).sum(1)
-    right = (logits.argmax(1) == labels).astype(np.float64)
-    place = np.minimum((confidence * bins).astype(np.int64), bins - 1)
-    gap = np.bincount(place, right - confidence, bins)
-    return float(np.abs(gap).sum() / len(labels))
 
 
 def shifted(query: NDArray[np.float32], image_shape: tuple[int, int]) -> NDArray[np.float32]:

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from idwbench.data.dataset import Split
 from idwbench.errors import PatchError
-from idwbench.models.array_weights import ArrayNetwork, softmax
+from idwbench.models.array_weights import ArrayNetwork, calibration_error, softmax
 from idwbench.models.demands import DEFAULT_STEEPNESS, Demand
-from idwbench.models.effects import NOISE, calibration_error, shifted
+from idwbench.models.effects import NOISE, shifted
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.neighbours import several_nearest, squared_distances
 from idwbench.models.patch_solution import prototypes_alone, solve

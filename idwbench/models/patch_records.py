@@ -45,26 +45,24 @@ class Repairs:
             ModelFileError: a record is damaged or does not fit.
         """
         records: list[Demand] = []
-        for number, content in enumerate(contents, start=1):
+        own = iter(values)
+        for number, (content, row) in enumerate(zip(contents, inputs, strict=False), start=1):
             damaged = f"damaged record of patch {number}"
             try:
-                records.append(Demand(**{"x": None, **content, "query": np.empty(0, np.float32)}))
+                record = Demand(**{"x": None, **content, "query": row})
             except ValidationError as error:
                 raise ModelFileError(f"{damaged}: {error.errors()[0]['loc'][0]}: {error.errors()[0]['msg']}") from None
             except PatchError as error:
                 raise ModelFileError(f"{damaged}: {error}") from None
-            if not _fits(records[-1], values.shape[1], is_classification):
+            if not _fits(record, values.shape[1], is_classification):
                 raise ModelFileError(f"{damaged}: it does not fit the outputs of the model")
+            value = {"value": next(own, None)} if record.has_prototype else {}
+            records.append(record.model_copy(update=value))
         n_prototypes = sum(record.has_prototype for record in records)
-        if len(inputs) != len(records) or len(values) != n_prototypes:
-            problem = f"{len(records)} patches with {n_prototypes} prototypes are recorded, "
+        if len(inputs) != len(contents) or len(values) != n_prototypes:
+            problem = f"{len(contents)} patches with {n_prototypes} prototypes are recorded, "
             raise ModelFileError(f"{problem}but {len(inputs)} inputs and {len(values)} values found")
-        own = iter(values)
-        parts = (
-            {"query": row, "value": next(own) if one.has_prototype else None}
-            for one, row in zip(records, inputs, strict=True)
-        )
-        return cls(tuple(one.model_copy(update=part) for one, part in zip(records, parts, strict=True)))
+        return cls(tuple(records))
 
     def content(self) -> dict[str, Any]:
         """Return the arguments of `parse` for these repairs, as plain values and arrays."""

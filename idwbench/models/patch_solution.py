@@ -87,11 +87,11 @@ class _Problem:
         self, base: ArrayNetwork, demands: Sequence[Demand], states: States, needs: Mask, rows: Rows | None
     ) -> None:
         self._all, self.is_classification = demands, demands[0].label is not None
-        self.demands, self.met = (
-            [one for one, need in zip(demands, needs, strict=True) if need == wanted] for wanted in (True, False)
-        )
+        self.demands = [one for one, need in zip(demands, needs, strict=True) if need]
+        self.met = [one for one, need in zip(demands, needs, strict=True) if not need]
         self.states, self.labels = states.take(needs), np.array([one.label for one in self.demands])
         self.alone, self.etas = prototypes_alone(base, self.demands, self.states)
+        self.largest = _LARGEST_GROWTH * float(np.abs(self.alone.values).max() + np.abs(self.states.outputs).max())
         self.is_widest = np.isnan(self.alone.radii)
         if rows is None and self.is_widest.any():
             raise PatchError("the largest radius needs the training data", location=("radius",), hint="give a number")
@@ -188,13 +188,9 @@ class _Problem:
                 values = np.asarray(np.linalg.solve(shares, targets - rest), np.float64)
             except np.linalg.LinAlgError:
                 raise self._conflict() from None
-        if not np.abs(values).max() <= self._largest_value:
+        if not np.abs(values).max() <= self.largest:
             raise self._conflict()
         return values
-
-    @property
-    def _largest_value(self) -> float:
-        return float(_LARGEST_GROWTH * (np.abs(self.alone.values).max() + np.abs(self.states.outputs).max()))
 
     def _nearest(self, rest: Floats, shares: Floats, own: Mask) -> Floats:
         """Return the values from what the network alone gives to the logits (n, classes) and the patches' shares."""
@@ -205,7 +201,7 @@ class _Problem:
         scale = float(max(np.abs(rest).max(), np.abs(alone).max()))
         # η falls to 0 at most, and that of a formula stays.
         is_free = np.array([demand.is_free for demand in self.demands])
-        room = np.where(is_free[own], [self._largest_value - alone, alone], 0.0).clip(min=0.0).ravel()
+        room = np.where(is_free[own], [self.largest - alone, alone], 0.0).clip(min=0.0).ravel()
         etas, cuts, limits = alone, np.empty((0, len(alone))), np.empty(0)
         for _ in range(_ROUNDS):
             logits = rest + (shares * etas) @ one_hot

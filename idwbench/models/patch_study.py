@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from idwbench.data.dataset import Dataset, Split
 from idwbench.errors import ConfigError
-from idwbench.models.array_weights import ArrayNetwork, States, softmax
+from idwbench.models.array_weights import ArrayNetwork, States, calibration_error, softmax
 from idwbench.models.demands import Demand
-from idwbench.models.effects import calibration_error
 from idwbench.models.neighbours import mean_neighbour_distance
 from idwbench.models.patch_solution import prototypes_alone
 from idwbench.models.patches import Floats, PatchPrototypes

@@ -141,4 +141,4 @@ class PatchedNetwork(Patchable):
     def effects(self) -> dict[str, SplitEffect]:
         """Return what the patches change in the predictions for the training and test data."""
         plain = replace(self.head, repairs=Repairs())
-        return Repair(plain, self.head, dataset=self.features, rows=own_rows(plain, self.features)).effects
+        return Repair(plain, self.head, splits=own_rows(plain, self.features)).effects

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,8 @@ from idwbench.runs.metrics import METRICS
 __all__ = ["Repair", "own_rows", "repair"]
 
 
-def _one_thread() -> threadpool_limits:
-    """Return the context in which BLAS has one thread: more wait longer for each other than they save."""
-    return threadpool_limits(1, user_api="blas")
+# More threads of BLAS wait longer for each other than they save.
+_one_thread = partial(threadpool_limits, 1, user_api="blas")
 
 
 @dataclass(frozen=True)
@@ -40,16 +39,14 @@ class Repair:
         before: The model before.
         solved: The model with other patches; the same object if nothing changed.
         demands: What was asked for.
-        dataset: The data that the model was trained on.
-        rows: Its training data.
+        splits: The training and test data of the model; empty if there is none.
         unmeasured: Why there is no data.
     """
 
     before: SavedModel
     solved: SavedModel
     demands: Sequence[Demand] = ()
-    dataset: Dataset | None = None
-    rows: Rows | None = None
+    splits: Mapping[str, Rows] = field(default_factory=dict)
     unmeasured: str = ""
 
     @property
@@ -61,7 +58,7 @@ class Repair:
     def warnings(self) -> tuple[str, ...]:
         """One line for each."""
         problem = f"the effect on other inputs and the reach of patches are not known: {self.unmeasured}"
-        return (problem,) if self.is_changed and self.dataset is None else ()
+        return (problem,) if self.is_changed and not self.splits else ()
 
     @property
     def records(self) -> tuple[Demand, ...]:
@@ -80,21 +77,20 @@ class Repair:
     @cached_property
     def effects(self) -> dict[str, SplitEffect]:
         """The effect by split of the model's own data; empty if nothing changed, or there is no data."""
-        if not self.is_changed or self.dataset is None or self.rows is None:
+        if not self.is_changed or not self.splits:
             return {}
         inputs = np.concatenate([one.repairs.inputs for one in (self.before, self.solved) if len(one.repairs)])
         patches = self.before.patch_prototypes, self.solved.patch_prototypes
-        splits = {"train": self.rows, "test": own_rows(self.before, self.dataset, "test")}
-        given = (*patches, inputs, error_slack(self.rows.targets), self.before.target_scaling.std)
+        given = (*patches, inputs, error_slack(self.splits["train"].targets), self.before.target_scaling.std)
         with _one_thread():
-            return {name: split_effect(self.before.base, rows, *given) for name, rows in splits.items()}
+            return {name: split_effect(self.before.base, rows, *given) for name, rows in self.splits.items()}
 
     @cached_property
     def kept(self) -> dict[str, float]:
         """Share of the perturbed copies of the inputs that get their labels: ``noise``, and of images ``shifts``."""
-        if not self.effects or not self.demands or self.rows is None or not self.before.class_names:
+        if not self.effects or not self.demands or not self.before.class_names:
             return {}
-        low, high = self.rows.box
+        low, high = self.splits["train"].box
         patches, image_shape = self.solved.patch_prototypes, self.before.image_shape
         with _one_thread():
             return kept_shares(self.before.base, patches, self.demands, high - low, image_shape)
@@ -162,7 +158,7 @@ def repair(
     chosen = demand_settings(**settings)
     demands = [_demand(model, line, data_dir, load, chosen) for line in lines]
     kept = [_demand(model, line, data_dir, load) for line in keep]
-    earlier, rows, unmeasured = model.repairs.demands(), None, ""
+    earlier, unmeasured = model.repairs.demands(), ""
     if undo is not None:
         if not 1 <= undo <= len(earlier):
             expected = f"expected 1 to {len(earlier)}" if earlier else "the model has no patches"
@@ -171,11 +167,10 @@ def repair(
     if dataset is None:
         dataset, unmeasured = own_data(model, data_dir, load)
     with _one_thread():
-        if dataset is not None:
-            rows = own_rows(model, dataset)
-        repairs = solved_repairs(model.base, [*earlier, *demands, *kept], rows, merge=merge)
+        splits = {} if dataset is None else own_rows(model, dataset)
+        repairs = solved_repairs(model.base, [*earlier, *demands, *kept], splits.get("train"), merge=merge)
     solved = replace(model, repairs=repairs, patched_metrics={}) if len(repairs) or len(model.repairs) else model
-    return Repair(model, solved, demands, dataset, rows, unmeasured)
+    return Repair(model, solved, demands, splits, unmeasured)
 
 
 def _demand(
@@ -225,9 +220,10 @@ def _wish(model: SavedModel, line: PatchLine, settings: Mapping[str, Any]) -> di
     return {"label": number}
 
 
-def own_rows(model: SavedModel, dataset: Dataset, name: str = "train") -> Rows:
-    """Return a split with targets in the units of the model, which an imported one does not share with its data."""
-    split = dataset.splits[name]
+def own_rows(model: SavedModel, dataset: Dataset) -> dict[str, Rows]:
+    """Return train and test with targets in the units of the model, which an imported one does not share with these."""
+    splits = {name: dataset.splits[name] for name in ("train", "test")}
     if model.class_names:
-        return Rows(split.inputs, split.labels)
-    return Rows(split.inputs, model.target_scaling.apply(dataset.target_scaling.invert(split.targets)))
+        return {name: Rows(split.inputs, split.labels) for name, split in splits.items()}
+    apply, invert = model.target_scaling.apply, dataset.target_scaling.invert
+    return {name: Rows(split.inputs, apply(invert(split.targets))) for name, split in splits.items()}

@@ -9,8 +9,7 @@ from scipy.special import softmax
 from idwbench.attention.scores import get_method
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError
-from idwbench.models.array_weights import ArrayNetwork
-from idwbench.models.effects import calibration_error
+from idwbench.models.array_weights import ArrayNetwork, calibration_error
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.patch_study import CRITERIA, SPECIAL_POINTS, special_cases, study_patches
 from idwbench.runs.datasets import TwoMoonsConfig
