@@ -171,9 +171,11 @@ class ArrayNetwork:
         hits = np.isposinf(scores)
         # Keys that are hit share the weight equally, the limit of ε → 0.
         scores = np.where(hits.any(1, keepdims=True), np.where(hits, 0.0, -np.inf), scores)
-        log_sum = np.logaddexp.reduce(scores, axis=1)
-        outputs = np.exp(scores - log_sum[:, None]) @ self.values.astype(np.float64)
-        return States(np.where(hits.any(1), np.inf, log_sum), outputs)
+        largest = scores.max(1)
+        terms = np.exp(scores - largest[:, None])
+        total = terms.sum(1)
+        outputs = terms @ self.values.astype(np.float64) / total[:, None]
+        return States(np.where(hits.any(1), np.inf, largest + np.log(total)), outputs)
 
 
 def _parts(inputs: NDArray[np.floating]) -> list[NDArray[np.floating]]:
