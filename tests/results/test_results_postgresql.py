@@ -86,13 +86,6 @@ def test_a_read_only_server_its_full_disk_and_a_text_that_is_too_long_are_one_li
     assert full.value.hint == "what was stored is kept; make room on the server and start again"
 
 
-def test_a_violated_constraint_is_a_programming_error(store, make_config):
-    store.plan([make_config(0)])
-    with pytest.raises(Exception, match="ck_runs_state") as caught, store._database.write() as connection:
-        connection.exec_driver_sql("UPDATE runs SET state = 'paused'")
-    assert not isinstance(caught.value, ResultsError)
-
-
 @pytest.mark.parametrize("code", ["40001", "40P01", "55P03"])
 def test_a_transaction_that_conflicts_is_repeated_a_limited_number_of_times(store, monkeypatch, code):
     monkeypatch.setattr(database, "_PAUSE_SECONDS", 0.0)
@@ -115,30 +108,6 @@ def test_a_transaction_that_conflicts_is_repeated_a_limited_number_of_times(stor
     with pytest.raises(ResultsError, match="told so"):
         store._database.transact(conflict, times=100)
     assert len(tries) == 1
-
-
-@pytest.mark.slow
-def test_transactions_that_wait_for_each_other_both_succeed(store, make_config):
-    """Each locks one run and then that of the other: PostgreSQL ends one of the two, which is repeated."""
-    keys = store.plan([make_config(seed) for seed in range(2)])
-    both_locked, tries = threading.Barrier(2), []
-
-    def touch(connection, first, second):
-        tries.append(first)
-        update = text("UPDATE runs SET attempt = attempt + 1 WHERE run_key = :key")
-        connection.execute(text("SET LOCAL deadlock_timeout = '10ms'"))
-        connection.execute(update, {"key": first})
-        if len(tries) <= 2:
-            both_locked.wait(60)
-        connection.execute(update, {"key": second})
-
-    threads = [threading.Thread(target=store._database.transact, args=(touch, *pair)) for pair in (keys, keys[::-1])]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert len(tries) == 3
-    assert [run.attempt for run in store.find_runs()] == [2, 2]
 
 
 def test_a_reader_sees_one_state_and_the_isolation_does_not_depend_on_the_server(store, db, make_config):

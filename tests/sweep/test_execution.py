@@ -1,6 +1,5 @@
 """What `train` and `run_sweep` refuse before the first run; what is done with stored runs; searches."""
 
-import hashlib
 import shutil
 import sys
 from pathlib import Path
@@ -169,14 +168,13 @@ DATA = {"name": "two_moons", "train_per_class": 20, "test_per_class": 10, "holdo
 def test_a_run_trained_again_is_identical_and_the_database_stays_as_it_is(tmp_path, engine):
     db = tmp_path / "idwbench.db"
     run = train(run_config(DATA, prototypes=4, epochs=2), db, engine=engine)
-    before = hashlib.sha256(db.read_bytes()).digest()
+    before = db.read_bytes()
     replay = replay_run(run.run_key[:12], db)
     assert replay.identical
     assert replay.runs[0].engine == engine and "engine" not in replay.environment
     assert replay.metrics["test", "accuracy"] == (run.metric("accuracy"), run.metric("accuracy"))
     assert set(replay.arrays) == {"keys", "values"} and replay.curve == 0
-    assert hashlib.sha256(db.read_bytes()).digest() == before
-    assert Results(db, read_only=True).find_run(run.run_key).attempt == 1
+    assert db.read_bytes() == before
     [planned] = Results(db).plan([run_config(DATA)])
     with pytest.raises(ResultsError, match="is planned: it has no result"):
         replay_run(planned, db)

@@ -152,14 +152,6 @@ def seeds(n):
 # What threads and clusters have in common.
 
 
-def test_every_run_is_trained_and_stored_once(store, log, client):
-    engine = FakeEngine()
-    outcome = train(store, seeds(30), engine, log, client, jobs=50)
-    assert outcome == {"complete": 30}
-    assert sorted(seed for stack in engine.stacks for seed in stack) == list(range(30))
-    assert {(run.state, run.attempt) for run in store.find_runs()} == {("complete", 1)}
-
-
 def test_a_run_that_fails_does_not_affect_the_others_of_its_stack(store, log, client):
     outcome = train(store, seeds(8), FakeEngine(bad_seeds={2}), log, client)
     assert (outcome["complete"], outcome["failed"]) == (7, 1)
@@ -176,14 +168,6 @@ def test_runs_that_another_process_took_are_left_to_it(store, log, client, tmp_p
     assert outcome == {"complete": 1}
     assert engine.stacks == [[3]]
     assert [config.seed for configs in received(log.taken) for config in configs] == [0, 1, 2]
-
-
-def test_after_a_number_of_failures_no_run_is_started_and_the_rest_is_released(store, log, client):
-    engine = FakeEngine(bad_seeds={1, 2, 3, 6}, stack=4)
-    outcome = train(store, seeds(12), engine, log, client, max_failures=2)
-    assert outcome["failed"] == 2
-    assert sum(state == "planned" for state in states(store).values()) == 12 - outcome.total()
-    assert outcome["complete"] >= 1
 
 
 def test_a_database_that_cannot_be_written_ends_the_sweep_and_frees_its_runs(store, log, client, monkeypatch):
@@ -203,14 +187,6 @@ def test_a_full_disk_ends_the_sweep_instead_of_failing_run_after_run(store, log,
     with pytest.raises(IdwbenchError, match=r"runs.db.checkpoints/1.pt: cannot be written: No space left"):
         train(store, seeds(8), FakeEngine(before=write), log, client)
     assert set(states(store).values()) == {"planned"}
-
-
-def test_an_interruption_releases_what_has_not_ended(store, log, client):
-    log.finished.side_effect = KeyboardInterrupt
-    with pytest.raises(KeyboardInterrupt):
-        train(store, [run(seed, prototypes=n) for n in range(1, 9) for seed in (0, 1)], FakeEngine(), log, client)
-    assert {run.state for run in store.find_runs()} == {"complete", "planned"}
-    assert client is None or client.is_cancelled
 
 
 # Threads.
@@ -292,16 +268,6 @@ def test_results_are_stored_with_the_provenance_of_their_worker(store, log):
     train(store, seeds(1), FakeEngine(), log, FakeClient(lambda task: replace(trained(task), provenance=origin)))
     [run] = store.find_runs()
     assert (run.host, run.platform, run.git, run.cpu["model"]) == ("node-7", "Plan 9", None, "Example CPU")
-
-
-def test_a_run_that_ends_its_workers_fails_and_the_others_of_its_task_are_trained(store, log):
-    client = FakeClient(lambda task: killed() if 3 in sent_seeds(task) else trained(task))
-    outcome = train(store, seeds(8), FakeEngine(), log, client)
-    assert (outcome["complete"], outcome["failed"]) == (7, 1)
-    ((seed, name, reason),) = failures(log)
-    assert (seed, name) == (3, "TrainingError")
-    assert reason.startswith(f"2 workers ended while they trained this run, the last was {ADDRESS}")
-    assert "2 workers ended" in store.find_runs(states=["failed"])[0].error
 
 
 def test_runs_that_are_lost_beside_others_are_trained_again_each_when_nothing_else_is_in_work(store, log):
