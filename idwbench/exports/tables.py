@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from idwbench.errors import OutputError
 from idwbench.files import check_output, write_file
 from idwbench.machine import require_package
-from idwbench.results.comparison import run_settings
 from idwbench.results.store import Results
 
 if TYPE_CHECKING:
@@ -45,16 +44,11 @@ def export_table(results: Results, run_keys: Sequence[str], path: Path, *, overw
     if suffix == ".parquet":
         require_package("pyarrow", "parquet")
     check_output(path, overwrite=overwrite)
-    import pandas
-
     from idwbench.results.frame import runs_frame, with_settings
 
-    runs = results.load_runs(run_keys)
-    frame = with_settings(runs_frame(runs))
     # As objects, since pandas turns whole numbers into fractions where one is missing.
-    settings = pandas.DataFrame([run_settings(run.config) for run in runs], dtype=object)
-    whole = [name for name in settings if {*map(type, settings[name].dropna())} == {int}]
-    frame = frame.astype(dict.fromkeys([*_COUNTS, *whole], "Int64"))
+    frame = with_settings(runs_frame(results.load_runs(run_keys)), objects=True)
+    frame = frame.astype(dict.fromkeys(_COUNTS, "Int64"))
     frame = frame.assign(**{name: _typed(column) for name, column in frame.items() if column.dtype == object})
     content = io.BytesIO()
     if suffix == ".parquet":
@@ -68,6 +62,8 @@ def export_table(results: Results, run_keys: Sequence[str], path: Path, *, overw
 def _typed(column: pandas.Series[Any]) -> pandas.Series[Any]:
     """Return a column of objects with one type, which has missing values."""
     kinds = {*map(type, column.dropna())}
+    if kinds == {int}:
+        return column.astype("Int64")
     if kinds <= {int, float}:
         return column.astype("float64")
     if kinds == {bool}:

@@ -118,16 +118,11 @@ def flat_settings(config: RunConfig) -> dict[str, Any]:
     model = dict(config.model)
     first = {"dataset": config.dataset_label, "method": config.model.method, "model": model.pop("kind")}
     counts = {"prototypes": model.pop("prototypes", None)}
-    for name in ("method", "kernel", "similarity", "parameters", *_named_by_method(config)):
+    for name in ("method", "kernel", "similarity", "parameters", *getattr(config.model, "named_by_method", ())):
         model.pop(name, None)
     model = {name: value for name, value in model.items() if value is not None or name == "plugin_sha256"}
     dataset = {f"dataset_{name}": value for name, value in config.dataset if name not in _OF_FILES}
     return {**first, **ordered_parameters(config.model), **counts, **model, **dataset, **dict(config.protocol)}
-
-
-def _named_by_method(config: RunConfig) -> tuple[str, ...]:
-    """Return the settings of a model that are part of its name in tables."""
-    return getattr(config.model, "named_by_method", ())
 
 
 def varying_settings(settings: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
@@ -169,7 +164,8 @@ def constants_title(configs: Sequence[RunConfig], varying: Collection[str]) -> s
             label
             for config in configs
             for name, label in _labels(getattr(config, part))
-            if f"{prefix}{name}" not in varying and not ("method" in varying and name in _named_by_method(config))
+            if f"{prefix}{name}" not in varying
+            and not ("method" in varying and name in getattr(config.model, "named_by_method", ()))
         )
         words += dict.fromkeys(shown)
     return " · ".join(words)

@@ -21,7 +21,7 @@ from idwbench.report.frame import (
     with_metric,
 )
 from idwbench.report.labels import constants_title, count_label, sortable, varying_settings
-from idwbench.report.statistics import SPLITS, compare, higher_is_better, present_splits, rounded, with_intervals
+from idwbench.report.statistics import SPLITS, compare, higher_is_better, mean_order, present_splits, with_intervals
 from idwbench.report.tables import (
     DIVERGED,
     MISSING,
@@ -127,19 +127,17 @@ def chosen_split(rows: Iterable[Row], metric: str, split: str | None) -> str:
 
 def _ranked(rows: Sequence[Row], split: str, metric: str, varying: Sequence[str]) -> list[tuple[int | None, Row]]:
     """Return the rows with their ranks, from 1; equal means share a rank, and rows without a mean have none."""
-    sign = -1 if higher_is_better(metric) else 1
+    names = dict.fromkeys(("dataset", "method", *varying))
+    scores = {row.number: (mean_order(row.statistics.get(split), metric), row.n == 0) for row in rows}
 
     def order(row: Row) -> tuple[object, ...]:
-        one = row.statistics.get(split)
-        score = (0, sign * rounded(one.mean)) if one is not None else (1 if row.n else 2, 0.0)
-        first = {name: row.settings[name] for name in ("dataset", "method")}
-        return (score, sortable(first | {name: row.settings.get(name) for name in varying if name not in first}))
+        return scores[row.number], sortable({name: row.settings.get(name) for name in names})
 
-    ranked = sorted(((order(row), row) for row in rows), key=lambda entry: entry[0])
+    ranked = sorted(rows, key=order)
     first: dict[Any, int] = {}
-    for place, ((score, *_), _) in enumerate(ranked, start=1):
-        first.setdefault(score, place)
-    return [(first[score] if split in row.statistics else None, row) for (score, _), row in ranked]
+    for place, row in enumerate(ranked, start=1):
+        first.setdefault(scores[row.number], place)
+    return [(first[scores[row.number]] if split in row.statistics else None, row) for row in ranked]
 
 
 def _columns(varying: Sequence[str], rows: Sequence[Row]) -> tuple[str, ...]:
@@ -207,12 +205,9 @@ def best_by_validation(
     candidates: dict[tuple[object, ...], list[Row]] = defaultdict(list)
     for row in found:
         candidates[tuple(row.settings.get(setting) for setting in varying if setting not in axes)].append(row)
-    sign = -1 if higher_is_better(name) else 1
 
     def order(row: Row) -> tuple[object, ...]:
-        mean = means[row.number]
-        values = sortable({axis: row.settings.get(axis) for axis in axes})
-        return (mean is None, 0.0 if mean is None else sign * rounded(mean.mean), values)
+        return mean_order(means[row.number], name), sortable({axis: row.settings.get(axis) for axis in axes})
 
     best = {min(own, key=order).number for own in candidates.values()}
     kept = [row for row in found if row.number in best]

@@ -24,6 +24,7 @@ __all__ = [
     "compare",
     "higher_is_better",
     "mean_interval",
+    "mean_order",
     "present_splits",
     "rounded",
     "signed_rank_p_value",
@@ -247,3 +248,9 @@ def higher_is_better(metric: str) -> bool:
 def rounded(mean: float) -> float:
     """Return a mean for sorting, without rounding errors of different sums."""
     return float(f"{mean:.12g}")
+
+
+def mean_order(one: Statistic | None, metric: str) -> tuple[bool, float]:
+    """Return a key that sorts means, the best first and a missing one last."""
+    sign = -1 if higher_is_better(metric) else 1
+    return one is None, 0.0 if one is None else sign * rounded(one.mean)

@@ -89,11 +89,10 @@ def _array_difference(one: NDArray[np.generic] | None, other: NDArray[np.generic
     shapes = (None if one is None else one.shape, None if other is None else other.shape)
     if one is None or other is None or one.shape != other.shape:
         return ArrayDifference(False, None, shapes)
-    if one.dtype == other.dtype and one.tobytes() == other.tobytes():
-        return ArrayDifference(True, 0.0, shapes)
-    if not all(np.issubdtype(array.dtype, np.number) or array.dtype == bool for array in (one, other)):
-        return ArrayDifference(False, None, shapes)
-    return ArrayDifference(False, _largest_difference(one, other), shapes)
+    is_identical = one.dtype == other.dtype and one.tobytes() == other.tobytes()
+    is_number = all(np.issubdtype(array.dtype, np.number) or array.dtype == bool for array in (one, other))
+    other_kinds = 0.0 if is_identical else None
+    return ArrayDifference(is_identical, _largest_difference(one, other) if is_number else other_kinds, shapes)
 
 
 def _largest_difference(one: NDArray[Any], other: NDArray[Any]) -> float:

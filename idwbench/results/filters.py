@@ -17,6 +17,8 @@ from typing import Any, Literal, get_args
 import pandas
 
 from idwbench.errors import ConfigError, did_you_mean
+from idwbench.runs.kinds.models import model_setting_names
+from idwbench.runs.metrics import METRICS, SPLITS
 
 __all__ = ["LISTED_STATES", "ListedState", "in_states", "matching", "sorted_runs", "value_hint"]
 
@@ -150,7 +152,7 @@ def _value(frame: pandas.DataFrame, node: ast.expr) -> Any:
 def _column(frame: pandas.DataFrame, name: str) -> pandas.Series[Any]:
     if name in frame.columns:
         return frame[name]
-    if name not in _known_names():
+    if name not in {f"{split}_{metric}" for split in SPLITS for metric in METRICS} | {*model_setting_names()}:
         raise _refused(f"no column is called '{_shortened(name)}'", _nearest(name, frame))
     return pandas.Series(math.nan, index=frame.index)  # of runs that are not stored
 
@@ -213,11 +215,3 @@ def _moment(text: object) -> pandas.Timestamp:
         problem = f"expected a date or time such as 2026-01-31T12:00, got '{_shortened(str(text))}'"
         raise _refused(problem) from None
     return moment.tz_localize("UTC") if moment.tzinfo is None else moment.tz_convert("UTC")
-
-
-def _known_names() -> frozenset[str]:
-    """Return the names of metrics and settings that stored runs may not have yet."""
-    from idwbench.runs.kinds.models import model_setting_names
-    from idwbench.runs.metrics import METRICS, SPLITS
-
-    return frozenset({f"{split}_{name}" for split in SPLITS for name in METRICS} | {*model_setting_names()})

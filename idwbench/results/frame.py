@@ -97,14 +97,15 @@ def _table(columns: Mapping[Any, Sequence[Any]]) -> pandas.DataFrame:
     return pandas.DataFrame(typed)
 
 
-def with_settings(table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return a table of runs with the columns of `idwbench.results.store.Results.to_frame`."""
+def with_settings(table: pandas.DataFrame, *, objects: bool = False) -> pandas.DataFrame:
+    """Return a table of runs with the columns of `idwbench.results.store.Results.to_frame`, settings as `objects`."""
     import pandas
 
     first = table.drop_duplicates("setting")
     configs = dict(zip(first["setting"], first["config"], strict=True))
     by_setting = [_settings(config) for config in configs.values()]
-    settings = pandas.DataFrame(by_setting, columns=None if configs else ["setting", "model", "label"])
+    columns = None if configs else ["setting", "model", "label"]
+    settings = pandas.DataFrame(by_setting, columns=columns, dtype=object if objects else None)
     places = {code: place for place, code in enumerate(configs)}
     measured = table[[name for name in table.columns if isinstance(name, tuple)]]
     parts = (
