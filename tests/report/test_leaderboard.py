@@ -220,7 +220,8 @@ PROTOCOL = {"epochs": 5, "batch_size": 4, "learning_rate": 0.1}
 
 
 def settings_of(model):
-    return {**model, **PROTOCOL, **({} if "kind" in model else {"prototypes": 8})}
+    network = {"prototypes": 8, "initialisation": "default", "key_bounds": "none"}
+    return {**model, **PROTOCOL, **({} if "kind" in model else network)}
 
 
 @pytest.fixture

@@ -116,7 +116,7 @@ def test_titles_name_what_differs_from_the_default_or_between_sections_the_paper
         stored_run(),
         stored_run(dataset={"name": "two_moons", "noise": 0.2}),
         stored_run(dataset="two_moons", epochs=1, schedule="constant", optimizer="sgd", momentum=0.9),
-        stored_run(dataset={"name": "digits", "validation": 0.25}, gradient_clip=5.0),
+        stored_run(dataset={"name": "digits", "validation": 0.25}, learning_rate=0.01, gradient_clip=5.0),
     ]
     assert [section.title for section in summarise(runs)] == [
         "two_moons · noise 0.1 · epochs 1 · batch size 10 · learning rate 0.01 · optimizer sgd · schedule constant · "
