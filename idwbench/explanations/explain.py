@@ -26,7 +26,7 @@ from idwbench.explanations.memory import (
     task_names,
 )
 from idwbench.explanations.prototypes import head_memory, prototype_memory
-from idwbench.explanations.surroundings import with_surroundings
+from idwbench.explanations.surroundings import answers_in_plane, with_surroundings
 from idwbench.explanations.training_data import history_memory, kernel_memory
 from idwbench.models.inputs import data_difference
 from idwbench.models.model_file import load_model
@@ -120,6 +120,7 @@ def explain_memory(memory: Memory, request: Request) -> Explanation:
         warnings=(*warnings, *memory.warnings),
         columns=memory.data.columns,
         spreads=_spreads(memory),
+        plane=answers_in_plane(memory, request, query),
     )
 
 

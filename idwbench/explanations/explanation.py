@@ -24,6 +24,7 @@ __all__ = [
     "MemoryItem",
     "MemoryKind",
     "Nearest",
+    "Plane",
     "Query",
 ]
 
@@ -86,6 +87,22 @@ class Nearest(NamedTuple):
     row: int
     distance: float
     label: int | None
+
+
+class Plane(NamedTuple):
+    """What a model of two features answers everywhere near its data.
+
+    Attributes:
+        extent: (x minimum, x maximum, y minimum, y maximum) in own units.
+        probabilities: (n, n, classes) at the middles of the cells of a grid over the extent, first row lowest.
+        points: The training rows (m, 2) in own units.
+        labels: Their classes (m,).
+    """
+
+    extent: tuple[float, float, float, float]
+    probabilities: NDArray[np.float64]
+    points: NDArray[np.float64]
+    labels: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -203,6 +220,7 @@ class Explanation:
         warnings: One line for each.
         columns: Those of a table, or None.
         spreads: The standard deviation (features,) of each feature in own units; None if they are not standardised.
+        plane: Of a classifier of two features, if its training data is at hand.
     """
 
     model: str
@@ -216,6 +234,7 @@ class Explanation:
     warnings: tuple[str, ...] = ()
     columns: Columns | None = None
     spreads: NDArray[np.float64] | None = None
+    plane: Plane | None = None
 
     @property
     def weight_name(self) -> str:

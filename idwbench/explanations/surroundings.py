@@ -1,4 +1,4 @@
-"""Where prototypes lie in the training data: the nearest row of each, and its features beyond the range of the data."""
+"""What surrounds an answer: where prototypes lie in the training data, and in a plane the answers to all inputs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ import numpy as np
 from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset
 from idwbench.errors import DatasetError
-from idwbench.explanations.explanation import LayerAttention, MemoryItem, Nearest
+from idwbench.explanations.explanation import LayerAttention, MemoryItem, Nearest, Plane, Query
 from idwbench.explanations.memory import Memory, Request
 from idwbench.models.inputs import data_difference
 from idwbench.models.neighbours import nearest
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.datasets import dataset_label
 
-__all__ = ["with_surroundings"]
+__all__ = ["answers_in_plane", "with_surroundings"]
+
+_GRID = 120  # points of the grid of answers in each direction
+_MARGIN = 0.1  # around the data, as a part of its range
 
 
 def with_surroundings(
@@ -29,13 +32,44 @@ def with_surroundings(
     model = memory.data
     if not isinstance(model, SavedModel) or not get_method(model.config.model.method).has_points:
         return layers
+    dataset = _training_data(memory, request)
+    return (
+        layers
+        if dataset is None
+        else tuple(replace(layer, items=_surrounded(layer.items, dataset)) for layer in layers)
+    )
+
+
+def _training_data(memory: Memory, request: Request) -> Dataset | None:
+    """Return the data that a model was trained on, or None if it cannot be loaded or is not the same."""
+    if isinstance(memory.data, Dataset):
+        return memory.data
     try:
         dataset = request.dataset(memory.config)
     except DatasetError:
-        return layers
-    if data_difference(model, dataset):
-        return layers
-    return tuple(replace(layer, items=_surrounded(layer.items, dataset)) for layer in layers)
+        return None
+    return None if data_difference(memory.data, dataset) else dataset
+
+
+def answers_in_plane(memory: Memory, request: Request, query: Query) -> Plane | None:
+    """Return the answers of a classifier of two features around its training data and the input; None for others."""
+    is_plane = memory.data.n_features == 2 and bool(memory.data.class_names) and memory.kind != "history of training"
+    dataset = _training_data(memory, request) if is_plane else None
+    if dataset is None:
+        return None
+    points = dataset.scaling.invert(dataset.train.inputs)
+    seen = np.vstack([points, query.picture])
+    margin = _MARGIN * np.maximum(seen.max(0) - seen.min(0), 1e-6)
+    low, high = seen.min(0) - margin, seen.max(0) + margin
+    # The middles of equal parts of both axes.
+    x, y = (np.linspace(low[axis], high[axis], 2 * _GRID + 1)[1::2] for axis in (0, 1))
+    grid = np.stack([axis.ravel() for axis in np.meshgrid(x, y)], axis=1)
+    outputs = np.asarray(memory.outputs(dataset.scaling.apply(grid)), np.float64)
+    if memory.kind == "prototypes":  # logits; the training data gives class frequencies
+        outputs = np.exp(outputs - outputs.max(1, keepdims=True))
+    probabilities = (outputs / outputs.sum(1, keepdims=True)).reshape(_GRID, _GRID, -1)
+    extent = float(low[0]), float(high[0]), float(low[1]), float(high[1])
+    return Plane(extent, probabilities, points, dataset.train.labels)
 
 
 def _surrounded(items: tuple[MemoryItem, ...], dataset: Dataset) -> tuple[MemoryItem, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 from numpy.typing import NDArray
@@ -27,10 +28,11 @@ from idwbench.explanations.explanation import (
     Explanation,
     LayerAttention,
     MemoryItem,
+    Plane,
 )
 from idwbench.explanations.memory import Outputs, Request, task_names
 from idwbench.figures.runs import Selection, first_run
-from idwbench.figures.style import INK, QUIET, RULE, class_colour, clean_text, new_page, style_axes
+from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, clean_text, new_page, style_axes
 from idwbench.figures.tiles import WRONG, Picture, Tile, TileGrid, Words, draw_tiles
 from idwbench.results.records import StoredRun
 from idwbench.runs.kinds.mlp import MlpConfig
@@ -47,6 +49,11 @@ _COLUMNS_NOTE = (
     "a line for each entry, in the colour of its class, as wide as its weight is large: its numbers less those of the "
     "input, whose values stand below; of categories the share of others than the input's"
 )
+_MAP = 3.6  # inches: height of a map
+_MAP_NOTE = (
+    "shades: the answer to all inputs of the plane, the stronger the surer; dots: training rows; star: the input; "
+    "diamonds: entries, in the colour of their class and as large as their weight"
+)
 _LINE_STYLES = ("-", ":")  # of the parts of the data
 _FEW = 10  # number of entries up to which they are large
 _SHORT = 20  # letters of all names of classes up to which they stand upright
@@ -60,7 +67,7 @@ def draw_explanation(explained: Explanation) -> Figure:
     A block has its entries with the largest weights, each with its class and weight below, the total weight of each
     class as bars, and the largest weights of each class as curves.
     """
-    if explained.columns is not None:
+    if _is_table_row(explained):
         return _draw_table_row(explained)
     grids = [_grid(explained, layer) for layer in explained.layers]
     tiles, least = (_TILES, _PANEL) if len(grids) == 1 else (_MANY_TILES, _MANY_PANEL)
@@ -74,19 +81,55 @@ def draw_explanation(explained: Explanation) -> Figure:
     return figure
 
 
+def _is_table_row(explained: Explanation) -> bool:
+    return explained.columns is not None or explained.plane is not None
+
+
 def _draw_table_row(explained: Explanation) -> Figure:
-    """Return the figure of a row of a table, whose entries are lines over its columns."""
-    heights = [_ANSWER, *(_TITLE + _LINES for _ in explained.layers)]
-    figure, body = new_page(_WIDTH, sum(heights), [_COLUMNS_NOTE, *_notes(explained)[1:]])
+    """Return the figure of a row of a table, whose entries are lines over its columns, or points in its plane."""
+    plane = explained.plane
+    height, note = (_LINES, _COLUMNS_NOTE) if plane is None else (_MAP, _MAP_NOTE)
+    heights = [_ANSWER, *(_TITLE + height for _ in explained.layers)]
+    figure, body = new_page(_WIDTH, sum(heights), [note, *_notes(explained)[1:]])
     parts = body.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
     _draw_answer(parts[0], explained)
     for part, layer in zip(parts[1:], explained.layers, strict=True):
         part.suptitle(_layer_title(explained, layer), x=0.01, ha="left", fontsize=10.5, weight="bold", color=INK)
         left, right = part.subfigures(1, 2, squeeze=False, width_ratios=(_COLUMNS, _WIDTH - _COLUMNS))[0]
-        _draw_differences(left.subplots(), explained, layer)
+        if plane is None:
+            _draw_differences(left.subplots(), explained, layer)
+        else:
+            _draw_map(left.subplots(), explained, layer, plane)
         if explained.class_names:
             _draw_layer_totals(right, explained, layer)
     return figure
+
+
+def _draw_map(axes: Axes, explained: Explanation, layer: LayerAttention, plane: Plane) -> None:
+    """Draw the answers, the training rows, the input, and the entries, as large as their weight is."""
+    n_classes = plane.probabilities.shape[2]
+    surest = (plane.probabilities.max(2) - 1 / n_classes) / (1 - 1 / n_classes)
+    colours = np.array([to_rgb(class_colour(label)) for label in range(n_classes)])
+    strength = 0.4 * np.clip(surest, 0, 1)[:, :, None]
+    shades = 1 - strength * (1 - colours[plane.probabilities.argmax(2)])
+    axes.imshow(shades, extent=plane.extent, origin="lower", interpolation="bilinear", aspect="auto", zorder=0)
+    axes.scatter(
+        plane.points[:, 0], plane.points[:, 1], s=6, c=colours[plane.labels], alpha=0.5, linewidths=0, zorder=1
+    )
+    own, largest = explained.query.picture, max((abs(item.weight) for item in layer.items), default=0.0) or 1.0
+    for item in reversed(layer.items):
+        x, y = item.picture
+        share = abs(item.weight) / largest
+        axes.plot([own[0], x], [own[1], y], color=QUIET, linewidth=0.4 + 1.6 * share, alpha=0.7, zorder=2)
+        colour = colours[0 if item.label is None else item.label]
+        axes.scatter([x], [y], s=18 + 70 * share, marker="D", color=[colour], edgecolors=INK, linewidths=0.8, zorder=3)
+    axes.plot(*own, marker="*", markersize=13, color=INK, markeredgecolor=PAPER, zorder=4)
+    axes.set(xlim=plane.extent[:2], ylim=plane.extent[2:])
+    _style(axes)
+    axes.grid(False)
+    names = ("", "") if explained.columns is None else explained.columns.names
+    for label, name in ((axes.set_xlabel, names[0]), (axes.set_ylabel, names[1])):
+        label(clean_text(name), fontsize=7.5, parse_math=False)
 
 
 def _draw_differences(axes: Axes, explained: Explanation, layer: LayerAttention) -> None:
@@ -155,7 +198,7 @@ def _notes(explained: Explanation) -> list[str]:
 def _draw_answer(part: SubFigure, explained: Explanation) -> None:
     part.suptitle(explained.model, x=0.01, ha="left", fontsize=11.5, weight="bold", color=INK)
     left, right = part.subfigures(1, 2, squeeze=False, width_ratios=(_TILES, _WIDTH - _TILES))[0]
-    if explained.columns is None:
+    if not _is_table_row(explained):
         image, text = left.subplots(1, 2, width_ratios=(1.4, _TILES - 1.4))
         _draw_query(image, explained)
     else:

@@ -19,6 +19,7 @@ from idwbench.explanations.explanation import (
     LayerAttention,
     MaskEffect,
     MemoryItem,
+    Plane,
     Query,
 )
 from idwbench.figures import explanations
@@ -225,4 +226,24 @@ def test_the_entries_of_a_table_are_lines_of_what_they_have_more_than_the_input(
     assert first.get_linewidth() > second.get_linewidth() and set(zero.get_ydata()) == {0}
     assert [label.get_text() for label in axes.get_xticklabels()] == ["width 1", "kind oak"]
     assert first.get_color() == (class_colour(1) if names else QUIET)
+    assert_no_words_overlap(figure)
+
+
+def test_an_answer_in_the_plane_is_drawn_on_the_map_of_all_answers():
+    items = [MemoryItem(f"prototype {n}", 0.6 - 0.3 * n, n, np.array([n, 1.0]), np.array([1.0, 0])) for n in (0, 1)]
+    layers = (LayerAttention("prototypes", 9, tuple(items), np.array([0.6, 0.3]), (np.array([0.6]), np.array([0.3]))),)
+    query = Query("0.25,0.5", np.zeros(2, np.float32), np.array([0.25, 0.5]))
+    certain = np.stack([np.tile([1.0, 0.5, 0.0], (3, 1)), np.tile([0.0, 0.5, 1.0], (3, 1))], axis=2)
+    plane = Plane((0.0, 1.0, 0.0, 2.0), certain, np.array([[0.5, 0.5]]), np.array([1]))
+    answer = Answer.from_logits(np.array([1.0, 0]))
+    made = Explanation("idw", "prototypes", query, answer, layers, ("left", "right"), None, plane=plane)
+    figure = draw_explanation(made)
+    axes = next(axes for axes in figure.axes if axes.images)
+    shades = np.asarray(axes.images[0].get_array())
+    left, undecided, right = shades[0]
+    assert left[2] > left[0] and right[0] > right[2] and undecided.tolist() == [1, 1, 1]  # blue, white, orange
+    assert axes.lines[-1].get_xydata().tolist() == [[0.25, 0.5]]
+    diamonds = [marks.get_offsets().tolist() for marks in axes.collections[1:]]
+    assert diamonds == [[[1.0, 1.0]], [[0.0, 1.0]]]  # the largest last, above the others
+    assert axes.collections[2].get_sizes()[0] > axes.collections[1].get_sizes()[0]
     assert_no_words_overlap(figure)
