@@ -35,14 +35,14 @@ from idwbench.runs.metrics import PATCH_MEASURES, PATCH_WAYS
 
 __all__ = ["Retrain", "compare_ways"]
 
-_PAPER = {
+_PAPER: Mapping[str, Mapping[str, Any]] = {
     "exact": CRITERIA["exact"],
     "margin_1": CRITERIA["logit_margin"],
     "confidence_50": {"kind": "exact", "criterion": "confidence", "amount": 0.5},
     "confidence_90": {"kind": "exact", "criterion": "confidence", "amount": 0.9},
     "authors": CRITERIA["authors"],
 }
-_STEEPNESS = {"local": DEFAULT_STEEPNESS, "local_s8": 8.0, "local_s2": 2.0}
+_LOCAL = {"local": {"steepness": DEFAULT_STEEPNESS}, "local_s8": {"steepness": 8.0}, "local_s2": {"steepness": 2.0}}
 # The radii of these are so small that it takes long to solve them as a whole.
 _NOT_TOGETHER = ("local_s8", "local_s2")
 _COUNTS = (1, 5, 20, 100, 300)
@@ -105,7 +105,7 @@ def compare_ways(
             name = f"{PATCH_MEASURES[column]}{suffix}"
             metrics[PATCH_WAYS[row], name] = float(values[np.isfinite(values)].mean())
     if n_cases:
-        relative = zip(_STEEPNESS, (radii / ways.nearest).mean(1).tolist(), strict=True)
+        relative = zip(_LOCAL, (radii / ways.nearest).mean(1).tolist(), strict=True)
         metrics |= {(way, "relative_radius"): one for way, one in relative}
     return metrics, arrays
 
@@ -132,21 +132,19 @@ class _Comparison:
         self.queries, self.labels = self._test.inputs[self._wrong], self._test.labels[self._wrong]
         self.labels_before = answers[self._wrong]
         self._neighbours = _neighbours(self._test, self._wrong)
-        self._set_points(np.ptp(self._rows.inputs, axis=0), image_shape)
-        fence = Fence.of(base, self._rows, self.queries, np.zeros(1))
-        self._fence, self.nearest = fence.right(), np.sqrt(fence.sq_dist.min(0))
-        self._cap = largest_cap(self._rows.inputs)
-        self._patches = cache(self._solved)
-
-    def _set_points(self, spread: NDArray[np.float32], image_shape: tuple[int, int] | None) -> None:
+        spread = np.ptp(self._rows.inputs, axis=0)
         noise = np.random.default_rng(0).normal(0, NOISE, (len(self.queries), _NOISE_COPIES, len(spread)))
         copies = self.queries[:, None] + noise * spread
         if image_shape is not None and len(copies):
             copies = np.concatenate([copies, np.stack([shifted(query, image_shape) for query in self.queries])], axis=1)
         points = np.concatenate([self._test.inputs, copies.reshape(-1, len(spread)).astype(np.float32)])
         self._copies = np.arange(len(self._test), len(points)).reshape(copies.shape[:2])
-        self._points, self._states = points, self._base.states(points)
+        self._points, self._states = points, base.states(points)
         self._sq_dist = squared_distances(points, self.queries)
+        fence = Fence.of(base, self._rows, self.queries, np.zeros(1))
+        self._fence, self.nearest = fence.right(), np.sqrt(fence.sq_dist.min(0))
+        self._cap = largest_cap(self._rows.inputs)
+        self._patches = cache(self._solved)
 
     def measured(self, several: Sequence[slice], *, as_whole: bool) -> Floats:
         """Return the measures (ways, measures, n) of n networks, in each of which some cases are mended."""
@@ -157,7 +155,7 @@ class _Comparison:
 
     def radii(self) -> Floats:
         """Return the radii (3, cases) of local patches that are chosen alone."""
-        return np.array([patches.radii for way in _STEEPNESS if (patches := self._patches(way, None)) is not None])
+        return np.array([patches.radii for way in _LOCAL if (patches := self._patches(way, None)) is not None])
 
     def _measures(self, outputs: Floats | None, cases: slice) -> Floats:
         """Return the measures of outputs (m, outputs) at the points, in the order of their names."""
@@ -205,7 +203,9 @@ class _Comparison:
             if local is None or way == "local_half":
                 return local and replace(local, radii=local.radii / 2)
             return replace(local, steepness=np.full(len(local), _HARD), log_peaks=local.log_peaks + _HEAVY)
-        demands = self._demands(**_PAPER.get(way, {"steepness": _STEEPNESS.get(way, DEFAULT_STEEPNESS)}))
+        settings = {**_PAPER, **_LOCAL}[way]
+        pairs = zip(self.queries, self.labels.tolist(), strict=True)
+        demands = [Demand(query=query, label=label, **settings) for query, label in pairs]
         try:
             if n is not None:
                 return None if way in _NOT_TOGETHER else solve(self._base, demands[:n], self._rows).prototypes
@@ -216,10 +216,6 @@ class _Comparison:
             return patches
         limits = self._fence.largest_radii(patches).min(0, initial=np.inf)
         return replace(patches, radii=np.minimum(limits, self._cap))
-
-    def _demands(self, **settings: Any) -> list[Demand]:
-        pairs = zip(self.queries, self.labels.tolist(), strict=True)
-        return [Demand(query=query, label=label, **settings) for query, label in pairs]
 
     def _fine_tuned(self, cases: slice) -> Floats:
         base = self._base
