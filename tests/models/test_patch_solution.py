@@ -389,6 +389,10 @@ def refusals():
     yield "expected at most 1e\\+12", lambda: Demand(query=query, label=label, steepness=1e308)
     large = Demand(query=query, label=label, criterion="margin", amount=1e308)
     yield "a value that is too large", lambda: solve(base, [large], rows)
+    two = network(classes=2)
+    other = 1 - int(two.states(query[None]).outputs[0].argmax())
+    half = Demand(query=query, label=other, criterion="confidence", amount=0.5, radius_given=1.0)
+    yield "confidence: the label would not win with probability 0.5, it needs above 0.5$", lambda: solve(two, [half])
     one = Rows(rows.inputs[-20:-19], rows.targets[-20:-19])
     yield "needs different rows of the training data", lambda: solve(base, [Demand(query=query, label=label)], one)
 
