@@ -85,18 +85,7 @@ def test_the_layer_with_a_dot_product_is_that_of_pytorch_under_every_mask(attent
     assert_same(*twins(), INPUTS, need_weights=need_weights, **masks)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"bias": False},
-        {"add_bias_kv": True},
-        {"add_zero_attn": True},
-        {"add_bias_kv": True, "add_zero_attn": True, "batch_first": True},
-        {"kdim": 3},
-        {"vdim": 7},
-        {"kdim": 3, "vdim": 7, "bias": False, "batch_first": True},
-    ],
-)
+@pytest.mark.parametrize("arguments", case_table("inputs")["layer_arguments"])
 @pytest.mark.parametrize("need_weights", [True, False])
 def test_the_arguments_of_the_layer_do_what_they_do_in_pytorch(arguments, need_weights):
     inputs = INPUTS[0], random(S, N, arguments.get("kdim", E)), random(S, N, arguments.get("vdim", E))

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from case_tables import case_table
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
@@ -90,28 +91,12 @@ def test_what_became_of_categories_and_missing_values_is_said_in_a_line_each(pen
 COLUMNS = Columns((Column("a, b=c", (), 2.5), Column("a", ("x", "y, z"), "x"), Column("size")))
 
 
-@pytest.mark.parametrize(
-    ("text", "values"),
-    [
-        ("a=x,size=3", {"a": "x", "size": "3"}),
-        ("size= 3 , a=y, z", {"size": "3", "a": "y, z"}),
-        ("a, b=c=4,a=y, z,size=1", {"a, b=c": "4", "a": "y, z", "size": "1"}),
-        ("size=", {"size": ""}),
-    ],
-)
+@pytest.mark.parametrize(("text", "values"), case_table("inputs")["named_values"])
 def test_named_values_may_hold_commas_in_names_and_in_categories(text, values):
     assert named_values(text, COLUMNS) == values
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("b=1", "no column is called 'b'"),
-        ("a=x,sice=1", "no column is called 'sice'"),
-        ("1,2", "no column is called '1,2'"),
-        ("a=x,a=x", "'a' is given twice"),
-    ],
-)
+@pytest.mark.parametrize(("text", "problem"), case_table("wrong_inputs")["named_values"])
 def test_an_unknown_name_is_refused(text, problem):
     with pytest.raises(DatasetError, match=f"^{problem}"):
         named_values(text, COLUMNS)

@@ -161,15 +161,7 @@ def test_the_bandwidth_is_the_chosen_one_and_a_query_without_neighbours_gets_the
     np.testing.assert_allclose(shown.answer.outputs, frequencies, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"kind": "network", "encoder": "mlp"}, "the network has no memory: its head is linear"),
-        ({"kind": "mlp"}, r"the run has no memory: its training was not recorded \(train it with record"),
-        ({"kind": "baseline", "method": "kmeans"}, "the answers of a run of kind baseline cannot be explained"),
-        ({}, "the run is planned: it has no model"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "message"), case_table("wrong_inputs")["no_memories"])
 def test_what_has_no_memory_is_refused(settings, message, tmp_path):
     results, config = Results(tmp_path / "results.db"), run_config("two_moons", **settings)
     results.plan([config])
@@ -212,16 +204,7 @@ def named_memory(dataset=PARTS, names=NAMES, labels=LABELS, tasks=TASKS):
     return Memory(run_config(dataset), "training data", data, {}, None, None, None, labels, tasks)
 
 
-@pytest.mark.parametrize(
-    ("texts", "removed"),
-    [
-        (["label=shoe"], [1, 4]),
-        (["label=2"], [2, 5]),
-        (["label=shoe", "label=bag"], [1, 2, 4, 5]),
-        (["task=fashion_mnist"], [3, 4, 5]),
-        (["label=shoe", "task=mnist", "label=shirt"], [0, 1]),
-    ],
-)
+@pytest.mark.parametrize(("texts", "removed"), case_table("inputs")["masks"])
 def test_one_word_means_any_of_its_values_and_two_words_mean_both(texts, removed):
     assert np.flatnonzero(masked_entries(texts, named_memory())).tolist() == removed
     assert masked_entries([], named_memory()) is None

@@ -223,16 +223,7 @@ def test_kept_inputs_of_a_file_keep_their_answers_and_a_wrong_one_is_named(moons
 # Files of patches
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        '\nx,label\n\n"0.0,1.0",upper\n,\nmnist:test:17,5\n',
-        '\ufeff\r\nx,label\r\n\r\n"0.0,1.0",upper\r\n\r\nmnist:test:17,5',
-        '\nlabel, x\n\nupper, "0.0,1.0"\n\n5 , mnist:test:17 \n',
-        "\nx;label\n\n0.0,1.0;upper\n\nmnist:test:17;5\n",
-        "\nx\tlabel\n\n0.0,1.0\tupper\n\nmnist:test:17\t5\n",
-    ],
-)
+@pytest.mark.parametrize("content", case_table("inputs")["patch_rows"])
 def test_rows_are_texts_with_their_line(tmp_path, content):
     (tmp_path / "patches.csv").write_bytes(content.encode())
     rows = read_patch_file(tmp_path / "patches.csv")
