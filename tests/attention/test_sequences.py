@@ -221,14 +221,7 @@ def test_each_weighting_has_its_function_with_masks_and_in_chunks(weighting, sco
 # Distances from matrix products, against distances by differences in float64
 
 S = 7  # keys, for 9 queries in 3 heads
-DISTANCE_SCORES = [
-    ("idw", {}),
-    ("idw", {"epsilon": 0.0}),
-    ("idw", {"power": 1.0}),
-    ("gaussian", {"sigma_squared": 1.5}),
-    ("inv_dist", {"epsilon": 0.1, "power": 3.0}),
-    ("neg_dist", {"power": 1.0}),
-]
+DISTANCE_SCORES = [setting for setting in SETTINGS if setting[0] not in ("scaled_dot", "cosine", "additive")]
 
 
 def sequences_of(kind):

@@ -101,24 +101,16 @@ def test_a_check_holds_at_every_point_or_not():
     assert (failed.outcome, failed.reason) == ("refuted", "weight: 0.5, claimed ≥ 0.99 (at 1 of 3 points)")
 
 
-GOOD, CLOSE, OPEN, BAD, WORSE = (Comparison(spread_about(mean), above=0.0) for mean in (9.0, 3.0, 0.1, -5.0, -7.0))
-FEW = Comparison(series([1.0], "few"), above=0.0)
+NAMED = {"good": 9.0, "close": 3.0, "open": 0.1, "bad": -5.0, "worse": -7.0}
+NAMED = {name: Comparison(spread_about(mean), above=0.0) for name, mean in NAMED.items()}
+NAMED |= {"few": Comparison(series([1.0], "few"), above=0.0), "Beside.": "Beside."}
 
 
-@pytest.mark.parametrize(
-    ("items", "expected", "decisive", "reason"),
-    [
-        ((GOOD, CLOSE, "Beside."), "holds", 3.0, ""),
-        ((GOOD, FEW), "not enough runs", 1.0, "few: 1 of 5 seeds"),
-        ((GOOD, FEW, OPEN), "not enough runs", 1.0, "few: 1 of 5 seeds"),
-        ((GOOD, OPEN), "undecided", 0.1, "first − second: 0.1 "),
-        ((GOOD, FEW, BAD), "does not hold", -5.0, "first − second: −5 "),  # whatever the missing runs would show
-        ((GOOD, OPEN, BAD, WORSE), "does not hold", -7.0, "first − second: −7 "),
-    ],
-)
+@pytest.mark.parametrize(("names", "expected", "decisive", "reason"), case_table("verdicts"))
 def test_a_claim_holds_only_if_every_comparison_does_and_the_decisive_one_stands_in_tables(
-    items, expected, decisive, reason
+    names, expected, decisive, reason
 ):
+    items = [NAMED[name] for name in names]
     judged = verdict(*items)
     assert (judged.verdict, judged.decisive.effect) == (expected, pytest.approx(decisive))
     assert judged.reason.startswith(reason) and bool(judged.reason) == bool(reason)
@@ -126,10 +118,10 @@ def test_a_claim_holds_only_if_every_comparison_does_and_the_decisive_one_stands
 
 
 def test_other_verdicts_are_remarks_with_their_effect():
-    assert other_verdict("With another η", [GOOD, BAD]) == [
+    assert other_verdict("With another η", [NAMED["good"], NAMED["bad"]]) == [
         "With another η: does not hold (first − second: −5 [−5.56, −4.44])."
     ]
-    assert other_verdict("With another η", [GOOD, FEW]) == []
+    assert other_verdict("With another η", [NAMED["good"], NAMED["few"]]) == []
 
 
 def test_series_are_paired_by_seed_and_name_what_is_missing():

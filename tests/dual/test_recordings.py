@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from case_tables import case_table
 from recorded import N_TRAIN, RecordedTraining
 from torch import nn
 
@@ -271,19 +272,14 @@ def array(name, change):
     return lambda folder: np.save(folder / name, change(np.load(folder / name)))
 
 
-NO_FACTS = "run/recording.json: is damaged: expected the facts of a recording"
 NOT_ITS_ROWS = "run/rows.npy: is damaged: it has rows that the training data does not have"
 NOT_ITS_STEPS = "run/steps.npy: is damaged: the steps have another number of slots"
 NO_FLOATS = "run/layer_1.keys.npy: has the type <U8, expected floating-point numbers"
 DAMAGES: list[tuple[Damage, str]] = [
     (shutil.rmtree, "run: there is no recording: it was moved or deleted, or the run was not recorded (train the run"),
     (lambda folder: (folder / "recording.json").unlink(), "run/recording.json: no such file"),
-    (lambda folder: (folder / "recording.json").write_text("no facts"), NO_FACTS),
-    *((facts("sha256", **wrong), NO_FACTS) for wrong in ({"layers": 3}, {"colour": "red"}, {"steps": [4]})),
-    (facts("sha256", format="x"), "run/recording.json: has the format 'x', expected 'idwbench-recording-1'"),
-    (facts("sha256", complete=False), "run: the recording is not complete"),
-    (facts("sha256", slots=26), "run/rows.npy: has the shape (27,), expected (26,)"),
-    (facts("sha256", dtype="float16"), "run/layer_0.units.npy: is missing in the recording"),
+    (lambda folder: (folder / "recording.json").write_text("no facts"), "run/recording.json: is damaged: expected the"),
+    *((facts("sha256", **wrong), line) for wrong, line in case_table("wrong_inputs")["recordings"]),
     (facts(momentum=0.5), "run/recording.json: is damaged: it has a different checksum"),
     (array("rows.npy", lambda rows: np.array([{"a": 1}] * len(rows))), "run/rows.npy: is cut or damaged"),
     (array("steps.npy", lambda steps: steps - np.eye(len(steps), 3, 2)), NOT_ITS_STEPS),

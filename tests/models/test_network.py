@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from blob_data import make_dataset
+from case_tables import case_table
 from scipy.signal import correlate2d
 from scipy.special import softmax
 from torch import nn
@@ -164,17 +165,9 @@ def test_learned_numbers_of_attention_begin_as_no_change_and_every_head_has_its_
     assert added == {f"{place}.log_power": [0] * 4, f"{place}.log_temperature": [0] * 4}
 
 
-@pytest.mark.parametrize(
-    ("settings", "data", "message"),
-    [
-        ({"encoder": "conv"}, make_dataset(), "encoder: encoder 'conv' needs images"),
-        ({"encoder": "vit_tiny"}, make_dataset(), "choose mlp"),
-        ({"encoder": "vit_tiny", "patch": 4}, image_data(), "patch: patches of 4 x 4 pixels do not divide images of 4"),
-        ({"encoder": "mlp", "head": "idw", "prototypes": 99}, make_dataset(), "prototypes: expected at most 23"),
-    ],
-)
-def test_data_that_does_not_fit_gets_one_line(settings, data, message):
-    model = parsed(**settings)
+@pytest.mark.parametrize(("settings", "kind", "message"), case_table("wrong_inputs")["network_data"])
+def test_data_that_does_not_fit_gets_one_line(settings, kind, message):
+    model, data = parsed(**settings), image_data() if kind == "images" else make_dataset()
     for check in (check_network, lambda model, data: initial_network(model, data, np.random.default_rng(0))):
         with pytest.raises(ConfigError) as caught:
             check(model, data)

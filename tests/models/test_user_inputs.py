@@ -53,19 +53,13 @@ def test_a_label_is_a_name_or_else_a_number():
     assert [find_label("3", ("3", "4")), find_label("1", ("x", "1")), find_label("-1", ("1", "-1"))] == [0, 1, 1]
 
 
-@pytest.mark.parametrize(
-    ("text", "names", "message"),
-    [
-        ("0", ("3", "4", "5"), r"no class is called '0' \(expected 3 to 5\)"),
-        ("05", ("3", "4", "5"), r"\(expected 3 to 5\)"),
-        ("2", ("10", "1", "3"), r"\(expected one of: 1, 3, 10\)"),
-        ("x", tuple(str(2 * i) for i in range(50)), r"one of: 0, 2, .*, 38, \.\.\.\)"),
-        ("2", ("a", "b"), "expected 0 to 1, got 2"),
-        ("9" * 5000, ("a", "b"), "expected 0 to 1, got 999"),
-        ("٠", ("a", "b"), "no class is called '٠'"),
-        ("lowr", ("upper", "lower"), "did you mean 'lower'"),
-    ],
-)
+LONG = [
+    ("x", tuple(str(2 * i) for i in range(50)), r"one of: 0, 2, .*, 38, \.\.\.\)"),
+    ("9" * 5000, ("a", "b"), "expected 0 to 1, got 999"),
+]
+
+
+@pytest.mark.parametrize(("text", "names", "message"), [*case_table("wrong_inputs")["labels"], *LONG])
 def test_what_names_no_class_is_refused_with_what_would(text, names, message):
     with pytest.raises(PatchError, match=message):
         find_label(text, names)

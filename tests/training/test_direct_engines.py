@@ -157,17 +157,7 @@ def test_class_means_are_keys_in_the_units_of_the_data():
         assert (result.arrays["keys"].dtype, result.n_parameters) == (np.float32, 3 * 3 + 3 * 3)
 
 
-COUNTED = [
-    ("knn", {}, 0, None),
-    ("logistic_regression", {}, 3 * 3 + 3, 1),
-    ("logistic_regression", {"max_iter": 1}, 3 * 3 + 3, 0),
-    ("nca_knn", {"n_components": 2, "max_iter": 1}, 2 * 3, 0),
-    ("hist_gradient_boosting", {"max_iter": 1}, None, None),
-    ("random_forest", {"n_estimators": 2, "max_depth": 1, "bootstrap": False}, 2 * 3, None),
-]
-
-
-@pytest.mark.parametrize(("method", "settings", "n_parameters", "converged"), COUNTED)
+@pytest.mark.parametrize(("method", "settings", "n_parameters", "converged"), case_table("trained_parameters"))
 def test_parameters_are_counted_and_a_metric_says_whether_training_converged(method, settings, n_parameters, converged):
     result = fitted(overlapping(), method, **settings)
     assert (result.n_parameters, result.metric("converged", "train")) == (n_parameters, converged)
