@@ -1,7 +1,5 @@
 """The capacity of lookups whose recall is known, its laws and slopes, and what theory says of it."""
 
-import csv
-import io
 import json
 import math
 from itertools import product
@@ -197,14 +195,13 @@ def stored_lookups():
     ]  # fmt: skip
 
 
-def test_capacities_and_slopes_are_in_all_formats():
+def test_capacities_and_slopes_have_records():
     tables = capacity_tables(stored_lookups())
     expected = lookup_capacities(stored_lookups())[0].by_dimensions[4][0].items
     records = json.loads(render(tables, "json"))
-    rows = list(csv.DictReader(io.StringIO(render(tables, "csv"))))
-    assert len(records) == len(rows) == 5 + 2
+    assert len(records) == 5 + 2
     assert records[0]["items_mean"] == pytest.approx(expected) == records[0]["items_low"]
     assert (records[0]["dimensions"], records[0]["n"], records[0]["below"], records[0]["above"]) == (4, 2, 0, 0)
-    assert records[5]["slope"] == pytest.approx(0, abs=1e-12) and rows[5]["to_dimensions"] == "16"
+    assert records[5]["slope"] == pytest.approx(0, abs=1e-12) and records[5]["to_dimensions"] == 16
     with pytest.raises(ConfigError, match="no run on the data set lookup is complete"):
         capacity_tables([])

@@ -38,8 +38,10 @@ def tables(sections):
     return section_tables(sections)
 
 
-def test_csv_comes_back_at_full_precision(sections, tables):
+def test_csv_comes_back_at_full_precision_with_the_names_and_rows_of_json(sections, tables):
     lines = list(csv.DictReader(io.StringIO(render(tables, "csv"))))
+    records = json.loads(render(tables, "json"))
+    assert all({*record} - {*line} == {"parameters"} for line, record in zip(lines, records, strict=True))
     rows = [(section, row) for section in sections for row in section.rows]
     for line, (section, row) in zip(lines, rows, strict=True):
         test = row.statistics["test"]

@@ -1,7 +1,5 @@
 """Tables of one kind of runs: the dual form of perceptrons, and studies of what their memories hold."""
 
-import csv
-import io
 import json
 import statistics
 from dataclasses import replace
@@ -137,15 +135,10 @@ def test_diverged_and_unfinished_runs_are_counted_and_in_no_mean():
         assert table.notes == (f"2 runs {words}; not shown.",)
 
 
-def test_csv_and_json_hold_the_same_rows_one_for_each_setting_and_layer(table):
-    rows = list(csv.DictReader(io.StringIO(render(table, "csv"))))
+def test_there_is_a_record_for_each_setting_and_layer(table):
     records = json.loads(render(table, "json"))
-    assert len(rows) == len(records) == 9
-    assert [row["dataset_of"] for row in rows] == [""] * 3 + ["mnist, fashion_mnist"] * 6
-    for row, record in zip(rows, records, strict=True):
-        assert row.keys() == record.keys()
-        for name in ("accuracy_1_before_mean", "paper_accuracy_2", "output_if_right_std", "paper_target_if_wrong"):
-            assert row[name] == ("" if record[name] is None else str(record[name]))
+    assert [record["dataset_of"] for record in records] == [None] * 3 + [OF] * 6
+    assert render(table, "csv").count('"mnist, fashion_mnist"') == 6
     first, last = records[0], records[-1]
     assert (first["dataset"], first["layer"], first["paper_output_if_right"]) == ("mnist", "layer_0", 0.751)
     assert (last["task_2"], last["paper_accuracy_1"], last["paper_accuracy_1_before"]) == ("fashion_mnist", 0.45, 0.97)
