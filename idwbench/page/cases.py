@@ -31,24 +31,7 @@ __all__ = ["attention_part", "patches_part"]
 _MOST = 12
 _WIDTH = 3.75  # inches of a picture of the plane
 _EXACT = 0  # the place of the exact η among the criteria of a study
-_PAPER = (
-    "These are exact patches of the paper, of the smallest value that wins. 'idwbench patch' makes local patches "
-    "instead, whose label wins within a radius."
-)
-_PLANE = (
-    "Regions of the two classes before and after one added prototype (star), with training points and keys (diamonds). "
-    f"{_PAPER} Accuracies are means ± sample standard deviation over the seeds that needed the patch; the pictures "
-    "show the lowest of these seeds."
-)
-_ATTENTION = (
-    "A linear layer attends to all inputs of its training by unnormalised dot products. The table shows how often the "
-    "class with the largest total attention is the target or the output."
-)
 _LARGEST = 6  # training images with the largest attention
-_IMAGES = (
-    "The first test images that were answered wrongly: the answer before and after one added prototype, and how many "
-    f"other test answers it changed. {_PAPER}"
-)
 
 
 def patches_part(results: Results, runs: Sequence[StoredRun], data_dir: Path | None) -> Part | None:
@@ -58,13 +41,13 @@ def patches_part(results: Results, runs: Sequence[StoredRun], data_dir: Path | N
     studies = [run for run, model in models if isinstance(model, PatchStudyConfig) and not model.compare]
     if not studies:
         return None
-    for text, find in ((_PLANE, _in_plane), (_IMAGES, _of_images)):
+    for form, find in (("plane", _in_plane), ("images", _of_images)):
         try:
             cases, notes = find(results, studies, data_dir)
         except IdwbenchError:
             continue
         if cases:
-            return Part("patches", "Patches", text, sentences(notes), cases=tuple(cases[:_MOST]))
+            return Part("patches", form, sentences(notes), cases=tuple(cases[:_MOST]))
     return None
 
 
@@ -156,7 +139,7 @@ def attention_part(results: Results, runs: Sequence[StoredRun], data_dir: Path |
         found, left_out = [], [f"no recorded training is drawn: {error.problem}"]
     panels, cases = tuple(map(_attention_panels, found)), tuple(map(_attended_images, found))
     tables = dual_form(perceptrons)
-    return Part("attention", "Attention to the training", _ATTENTION, sentences(left_out), tables, panels, cases=cases)
+    return Part("attention", "", sentences(left_out), tables, panels, cases=cases)
 
 
 def _attention_panels(explained: Explanation) -> Panels:

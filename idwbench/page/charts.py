@@ -35,12 +35,6 @@ _BRIGHT = 0.55  # brightness of a cell from which its text is dark
 # The dashes of Matplotlib's lines in Vega and in SVG.
 _DASHES: dict[str, list[float]] = {"-": [1, 0], "--": [6, 3], "-.": [6, 2, 1.5, 2], ":": [1.5, 2.5]}
 
-_CURVES = (
-    "Mean over seeds against the epoch. The band is the mean ± sample standard deviation, within the range of the "
-    "seeds."
-)
-_HEAT = "Mean over seeds for each power p and each ε. Light is better; a cell has its spread and seeds in the tooltip."
-
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -64,7 +58,7 @@ def curves_part(results: Results, runs: Sequence[StoredRun], left_out: Sequence[
         else:
             same = found.legend == panels[-1].legend
             panels.append(found._replace(legend=()) if same else found)
-    return Part("curves", "Learning curves", _CURVES, sentences([*left_out, *selection.left_out]), panels=tuple(panels))
+    return Part("curves", notes=sentences([*left_out, *selection.left_out]), panels=tuple(panels))
 
 
 def heat_maps_part(results: Results, runs: Sequence[StoredRun], left_out: Sequence[str] = ()) -> Part | None:
@@ -81,7 +75,7 @@ def heat_maps_part(results: Results, runs: Sequence[StoredRun], left_out: Sequen
         for one in maps
     )
     notes = sentences([*left_out, *selection.left_out])
-    return Part("heat-maps", "Power and ε", _HEAT, notes, panels=(Panels(source, charts),))
+    return Part("heat-maps", notes=notes, panels=(Panels(source, charts),))
 
 
 def _side_by_side(first: Panels, second: Panels, heading: str) -> Panels:

@@ -121,7 +121,7 @@ def leaderboard_part(group: RunGroup, metric: str | None, top: int) -> Part:
         problems += [] if board.groups else board.notes
     if not tables and not problems:
         problems = ["No run has ended yet."]
-    return Part("leaderboard", "Leaderboard", notes=() if tables else tuple(problems), tables=tuple(tables))
+    return Part("leaderboard", notes=() if tables else tuple(problems), tables=tuple(tables))
 
 
 def _by_metric(runs: pandas.DataFrame, metric: str | None) -> dict[str, pandas.DataFrame]:

@@ -104,15 +104,14 @@ class Part:
     """One section of a group.
 
     Attributes:
-        name: ``leaderboard``, ``curves``, ``heat-maps``, ``prototypes``, ``patches``, ``attention`` or ``more``.
-        title: The heading.
-        text: One or two sentences about it.
+        name: ``leaderboard``, ``curves``, ``heat-maps``, ``prototypes``, ``patches``, ``attention`` or ``more``; the
+            template has its heading and text.
+        form: ``plane``, ``images`` or ``rows`` of prototypes, ``plane`` or ``images`` of patches.
         notes: Lines below it.
     """
 
     name: str
-    title: str
-    text: str = ""
+    form: str = ""
     notes: tuple[str, ...] = ()
     tables: tuple[Table, ...] = ()
     panels: tuple[Panels, ...] = ()

@@ -37,15 +37,6 @@ __all__ = ["prototypes_part"]
 _NETWORKS, _KEYS, _NEAREST = 8, 64, 5
 _PLANE_POINTS = 300
 _SMALLEST_SIDE = 4  # of an image, where the data set is missing
-_IMAGES = (
-    "The keys of the best seed, sorted by the class of their value. Each key has its own scale: white is 0, black "
-    "positive, blue negative."
-)
-_PLANE = "Training points and, as diamonds, the keys of the best seed in the colour of the class of their value."
-_ROWS = (
-    "The prototypes of the best seed, sorted by the class of their value, in the units of the table, with the nearest "
-    "training row of each. A key between categories has the one that it has most of, with its share."
-)
 _MOST_COLUMNS = 30
 
 Keys = NDArray[np.float32]
@@ -73,8 +64,8 @@ def prototypes_part(results: Results, ranked: Sequence[Row], data_dir: Path | No
         return None
     if left := len(candidates) - len(grids):
         notes.append(f"the best setting of each method is shown; not shown: {left:,} other settings")
-    text = _PLANE if grids[0].chart is not None else _IMAGES if grids[0].data is not None else _ROWS
-    return Part("prototypes", "Prototypes", text, sentences([*notes, *problems]), grids=tuple(grids))
+    form = "plane" if grids[0].chart is not None else "images" if grids[0].data is not None else "rows"
+    return Part("prototypes", form, sentences([*notes, *problems]), grids=tuple(grids))
 
 
 def _reader(data_dir: Path | None, problems: list[str]) -> Callable[[DatasetConfig], Dataset | None]:

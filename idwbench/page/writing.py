@@ -24,7 +24,6 @@ TOP = 500  # rows of a leaderboard
 _MOST_RUNS_FOR_CLAIMS = 50_000
 _BUDGET = 3_600_000  # characters of the sections of all groups, so that a page stays below 5 MB
 _HEAD = 20  # rows of the leaderboards beyond it
-_LEFT_OUT = "Curves and pictures of this sweep are left out, to keep the page small. A page of it alone has them."
 # Kinds of runs with a section of their own, which has few of them.
 _OTHERS, _MOST_OTHERS = ("patch_study", "mlp"), 500
 # For each colour of the figures one of the same hue that has enough contrast on a dark background.
@@ -129,7 +128,7 @@ def _with_parts(
         parts = tuple(_parts(results, group, metric, top, data_dir)) if used < _BUDGET else ()
         used += sum(map(size_of, parts))
         if used >= _BUDGET and len(groups) > 1:
-            parts = (leaderboard_part(group, metric, min(top, _HEAD)), Part("more", "More", _LEFT_OUT))
+            parts = (leaderboard_part(group, metric, min(top, _HEAD)), Part("more"))
         yield group, parts
 
 
