@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,10 @@ from matplotlib.axis import Axis as MatplotlibAxis
 from matplotlib.axis import XAxis
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
-from idwbench.figures.style import INK, QUIET, class_colour, new_page, style_axes
+from idwbench.figures.style import INK, PAPER, QUIET, class_colour, new_page, style_axes
 
 __all__ = [
     "DASHES",
@@ -31,6 +31,7 @@ __all__ = [
     "legend_handles",
     "line_spread",
     "lines_of",
+    "panel_rows",
     "place_styles",
 ]
 
@@ -54,6 +55,8 @@ class Line:
         geometric: Whether mean and standard deviation are those of the logarithms.
         quartiles: Whether median and quartiles stand for mean and standard deviation, at each x that at least half of
             the seeds have.
+        marker: That of points.
+        x_values: The values (seeds, n) of x by seed, whose mean with error bars then stands for x.
     """
 
     label: str
@@ -64,6 +67,8 @@ class Line:
     markers: bool = False
     geometric: bool = False
     quartiles: bool = False
+    marker: str = "o"
+    x_values: NDArray[np.floating] | None = None
 
 
 def lines_of(
@@ -108,6 +113,7 @@ class Axis:
     Attributes:
         percent: Whether numbers are shown times 100.
         base: Of its logarithms, or none.
+        linear: The number up to which it is linear, logarithmic beyond, or none.
         limits: The least and the largest number; None is as the data have it.
         ticks: Numbers with ticks; by default a few.
     """
@@ -115,6 +121,7 @@ class Axis:
     label: str
     percent: bool = False
     base: int | None = None
+    linear: float | None = None
     limits: tuple[float | None, float | None] = (None, None)
     ticks: Sequence[float] = ()
 
@@ -156,8 +163,13 @@ def _draw_line(axes: Axes, line: Line, factor: float = 1.0, *, with_range: bool 
     size = 2.5 if line.quartiles else 4
     style: dict[str, Any] = {"color": line.colour, "linestyle": line.dash, "label": line.label, "markersize": size}
     if line.markers:
-        errors = np.stack([mean - below, above - mean])
-        axes.errorbar(x, mean, errors, elinewidth=1, linewidth=1.8, marker="o", capsize=2, **style)
+        errors, x_errors = np.stack([mean - below, above - mean]), None
+        style |= {"linewidth": 1.8, "marker": line.marker, "capsize": 2, "elinewidth": 1}
+        if line.x_values is not None:
+            style |= {"markeredgecolor": PAPER, "markersize": 6, "capsize": 0}  # points may lie on each other
+            _, x, low, high, _ = line_spread(replace(line, values=line.x_values))
+            x_errors = np.stack([x - low, high - x])
+        axes.errorbar(x, mean, errors, x_errors, **style)
         return
     # A band has no width at an x without neighbours.
     drawn = np.pad(np.isfinite(mean), 1)
@@ -177,8 +189,8 @@ def legend_handles(lines: Sequence[Line]) -> list[Line2D]:
     """Return a mark for each label."""
     by_label = {line.label: line for line in reversed(lines) if line.label}
     return [
-        Line2D([], [], color=line.colour, linestyle=line.dash, marker="o" if line.markers else None, markersize=4,
-               linewidth=1.8, label=line.label)
+        Line2D([], [], color=line.colour, linestyle=line.dash, marker=line.marker if line.markers else None,
+               markersize=4, linewidth=1.8, label=line.label)
         for line in reversed(by_label.values())
     ]  # fmt: skip
 
@@ -213,6 +225,11 @@ def draw_rows(
     for part, block in zip(parts[:, 0], blocks, strict=True):
         draw_block(part, block, x, columns, shared=shared)
     return figure
+
+
+def panel_rows(y: Axis, panels: Sequence[Panel], columns: int) -> list[PanelRow]:
+    """Return panels with the same axis of values in rows of `columns`."""
+    return [PanelRow("", y, panels[start : start + columns]) for start in range(0, len(panels), columns)]
 
 
 def draw_block(part: SubFigure, rows: Sequence[PanelRow], x: Axis, columns: int, *, shared: bool = False) -> None:
@@ -255,6 +272,10 @@ def _set_scale(axis: MatplotlibAxis, which: Axis, numbers: Sequence[NDArray[Any]
     is_x = isinstance(axis, XAxis)
     axes = axis.axes
     set_scale, set_limits = (axes.set_xscale, axes.set_xlim) if is_x else (axes.set_yscale, axes.set_ylim)
+    if which.linear is not None:
+        set_scale("symlog", linthresh=which.linear)
+        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        return
     finite = np.concatenate([each[np.isfinite(each)] for each in numbers])
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (1.0, 1.0)
     if which.base is not None and (low > 0 or which.ticks):

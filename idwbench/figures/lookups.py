@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from idwbench.errors import ConfigError
-from idwbench.figures.lines import Axis, Line, Panel, PanelRow, Style, draw_rows, lines_of, place_styles
+from idwbench.figures.lines import Axis, Line, Panel, Style, draw_rows, lines_of, panel_rows, place_styles
 from idwbench.figures.runs import Selection
 from idwbench.figures.style import INK, QUIET, class_colour, seeds_label
 from idwbench.report.lookups import (
@@ -187,8 +187,7 @@ def _theory(model: LookupRuns, dimensions: list[int], items: int) -> list[Line]:
 
 def _draw(panels: Sequence[Panel], x: Axis, y: Axis, caption: Sequence[str]) -> Figure:
     """Return the panels in rows of three, with the same axes."""
-    rows = [PanelRow("", y, panels[start : start + _COLUMNS]) for start in range(0, len(panels), _COLUMNS)]
-    return draw_rows(rows, x, caption, shared=True)
+    return draw_rows(panel_rows(y, panels, _COLUMNS), x, caption, shared=True)
 
 
 def _lines(

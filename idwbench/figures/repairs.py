@@ -6,16 +6,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import StrMethodFormatter
 from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
-from idwbench.figures.lines import Axis, Line, Panel, PanelRow, draw_rows
+from idwbench.figures.lines import Axis, Line, Panel, PanelRow, draw_rows, panel_rows
 from idwbench.figures.runs import Selection
-from idwbench.figures.style import INK, PAPER, QUIET, class_colour, new_page, seeds_label, style_axes
+from idwbench.figures.style import QUIET, class_colour, seeds_label
 from idwbench.report.frame import Row
 from idwbench.report.labels import count_label
 from idwbench.report.statistics import Statistic
@@ -94,48 +91,24 @@ def _title(row: Row) -> str:
 
 def _draw_planes(planes: Sequence[tuple[str, Sequence[PlanePoint]]], linear: float, meaning: str) -> Figure:
     """Return a plane for each model, whose axes are linear up to a number and logarithmic beyond."""
-    columns = min(_COLUMNS, len(planes))
-    n_rows = -(-len(planes) // columns)
-    shown = {point.way for _, points in planes for point in points}
     seeds = {point.harm.n for _, points in planes for point in points}
     caption = [
-        f"Each point: mean ± sample standard deviation over {seeds_label(seeds)}; {meaning}.",
+        f"Each point: mean ± sample standard deviation over {seeds_label(seeds)}, within their range; {meaning}.",
         f"Above the line a way helps more than it harms. Axes are linear up to {linear:g} and logarithmic beyond.",
     ]
-    handles = [Line2D([], [], label=WAY_LABELS[way], **_style(way)) for way in PATCH_WAYS if way in shown]
-    width = max(0.4 + columns * _SIDE, 5.5)
-    figure, body = new_page(width, n_rows * (_SIDE + 0.2) + 0.3, caption, handles)
-    grid = body.subplots(n_rows, columns, squeeze=False, sharex=True, sharey=True)
-    for axes in grid.flat[len(planes) :]:
-        axes.set_visible(False)
-    for (title, points), axes in zip(planes, grid.flat, strict=False):
-        _draw_plane(axes, points, linear)
-        axes.set_title(title, fontsize=9, weight="bold", color=INK)
-    for place, axes in enumerate(grid.flat[: len(planes)]):
-        if place % columns == 0:
-            axes.set_ylabel("others made right", fontsize=9.5, color=INK)
-        if place + columns >= len(planes):
-            axes.set_xlabel("others made wrong", fontsize=9.5, color=INK)
-            axes.tick_params(labelbottom=True)
+    panels = [Panel(title, [*map(_line, points)]) for title, points in planes]
+    x, y = Axis("others made wrong", linear=linear), Axis("others made right", linear=linear)
+    figure = draw_rows(panel_rows(y, panels, _COLUMNS), x, caption, shared=True, height=_SIDE)
+    for axes in figure.axes:
+        axes.axline((0, 0), (1, 1), color=QUIET, linewidth=0.8, linestyle="dashed")
     return figure
 
 
-def _style(way: str) -> dict[str, Any]:
-    colours = {"color": class_colour(_COLOURS[way]), "markeredgecolor": PAPER}
-    return {**colours, "marker": _MARKERS[way], "markersize": 6, "linestyle": "none"}
-
-
-def _draw_plane(axes: Axes, points: Sequence[PlanePoint], linear: float) -> None:
-    axes.set_xscale("symlog", linthresh=linear)
-    axes.set_yscale("symlog", linthresh=linear)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axes.axline((0, 0), (1, 1), color=QUIET, linewidth=0.8, linestyle="dashed")
-    for point in points:
-        # No number of predictions is below 0.
-        bars = [np.array([[min(one.std or 0.0, one.mean)], [one.std or 0.0]]) for one in (point.harm, point.benefit)]
-        axes.errorbar(point.harm.mean, point.benefit.mean, bars[1], bars[0], elinewidth=0.9, **_style(point.way))
-    style_axes(axes, label_size=8)
+def _line(point: PlanePoint) -> Line:
+    harm, benefit = (np.array([[*one.values.values()]]).T for one in (point.harm, point.benefit))
+    colour, marker = class_colour(_COLOURS[point.way]), _MARKERS[point.way]
+    options: dict[str, Any] = {"markers": True, "marker": marker, "x_values": harm}
+    return Line(WAY_LABELS[point.way], colour, "none", np.zeros(1), benefit, **options)
 
 
 def repairs_by_number_figure(selection: Selection) -> Figure:
@@ -153,25 +126,21 @@ def repairs_by_number_figure(selection: Selection) -> Figure:
         raise ConfigError(problem, hint="the heads of networks are not compared by number")
     arrays = [[selection.store.load_arrays(key) for key in row.run_keys] for row in models]
     measures = (
-        ("right less wrong", ("better", "worse"), False),
-        ("calibration error", ("calibration_error",), False),
-        ("noise: label kept (%)", ("noise_kept",), True),
+        (Axis("right less wrong", linear=_LINEAR), ("better", "worse")),
+        (Axis("calibration error"), ("calibration_error",)),
+        (Axis("noise: label kept (%)", percent=True), ("noise_kept",)),
     )
-    panel_rows = []
-    for label, names, percent in measures:
-        panels = [Panel(_title(row), _lines(studies, names)) for row, studies in zip(models, arrays, strict=True)]
-        panel_rows.append(PanelRow("", Axis(label, percent), panels))
+    titled = [(_title(row), studies) for row, studies in zip(models, arrays, strict=True)]
+    drawn = [
+        PanelRow("", y, [Panel(title, _lines(studies, names)) for title, studies in titled]) for y, names in measures
+    ]
     caption = [
         f"Mean ± sample standard deviation over {seeds_label({len(studies) for studies in arrays})}, within the range "
         "of the seeds; patches are solved as a whole.",
         f"Right less wrong: of the other test predictions, linear up to {_LINEAR:g} and logarithmic beyond.",
     ]
     ticks = sorted({int(n) for studies in arrays for n in _counts(studies)})
-    figure = draw_rows(panel_rows, Axis("number of inputs that are mended", base=10, ticks=ticks), caption)
-    for axes in figure.axes[: len(models)]:
-        axes.set_yscale("symlog", linthresh=_LINEAR)
-        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    return figure
+    return draw_rows(drawn, Axis("number of inputs that are mended", base=10, ticks=ticks), caption)
 
 
 def _counts(studies: Sequence[dict[str, NDArray[Any]]]) -> list[int]:
