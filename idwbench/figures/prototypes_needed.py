@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -10,7 +9,7 @@ from matplotlib.figure import Figure
 
 from idwbench.errors import ConfigError
 from idwbench.figures.lines import DASHES, Axis, Line, Panel, PanelRow, Style, draw_rows, line_spread, lines_of
-from idwbench.figures.runs import Selection, best_rows
+from idwbench.figures.runs import Selection, best_rows, differing_labels
 from idwbench.figures.style import QUIET, method_colour, seeds_label
 from idwbench.report.labels import constants_title, metric_label, sortable, varying_settings
 from idwbench.report.statistics import Statistic
@@ -65,8 +64,8 @@ def prototypes_needed_figure(selection: Selection) -> Figure:
 
 def _lines(measured: Sequence[tuple[ModelConfig, Statistic]]) -> list[Line]:
     """Return a line for each method with its parameters; those of one method differ in their dashes."""
-    models = [model for model, _ in measured]
-    labelled = [(" ".join((model.method, *_telling_parts(model, models))), model, one) for model, one in measured]
+    labels = differing_labels([model for model, _ in measured])
+    labelled = [(label, model, one) for label, (model, one) in zip(labels, measured, strict=True)]
     labelled.sort(key=lambda each: (sortable({"method": each[1].method}), each[0]))
     styles: dict[str, Style] = {}
     for label, model, _ in labelled:
@@ -77,15 +76,6 @@ def _lines(measured: Sequence[tuple[ModelConfig, Statistic]]) -> list[Line]:
         (label, model.prototypes, seed, value) for label, model, one in labelled for seed, value in one.values.items()
     )
     return lines_of(points, styles)
-
-
-def _telling_parts(model: ModelConfig, models: Sequence[ModelConfig]) -> list[str]:
-    """Return the parts of the label of parameters that differ among `models`; the caption has the others."""
-    values: dict[str, set[str]] = defaultdict(set)
-    for part in {part for other in models for part in other.parameters_label.split(", ")}:
-        values[part.partition("=")[0] if "=" in part else part.partition(" ")[0]].add(part)
-    telling = {part for parts in values.values() if len(parts) > 1 for part in parts}
-    return [part for part in model.parameters_label.split(", ") if part in telling]
 
 
 def _answer(lines: Sequence[Line], limit: float, higher_is_better: bool) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,11 +21,12 @@ from idwbench.report.leaderboard import best_by_validation
 from idwbench.report.summaries import Section, summarise
 from idwbench.results.records import StoredRun
 from idwbench.runs.dataset_base import DatasetConfig
+from idwbench.runs.kinds.models import ModelConfig
 
 if TYPE_CHECKING:
     from idwbench.results.store import Results
 
-__all__ = ["Keys", "Model", "Selection", "best_rows", "first_run", "measured_label", "row_label"]
+__all__ = ["Keys", "Model", "Selection", "best_rows", "differing_labels", "first_run", "measured_label", "row_label"]
 
 _FEW = 3
 _BASELINES = ("baseline", "scikit_learn")
@@ -184,6 +185,17 @@ def row_label(row: Row) -> str:
     usual = {f"{name} {field.default}" for name, field in fields.items()} | {"statistics"}
     words = [word for word in row.model.parameters_label.split(", ") if word not in usual]
     return f"{row.model.method} {', '.join(words)}".strip()
+
+
+def differing_labels(models: Sequence[ModelConfig]) -> list[str]:
+    """Return the method of each model with the parts of the label of its parameters that differ among the models."""
+    words = [model.parameters_label.split(", ") for model in models]
+    values: dict[str, set[str]] = defaultdict(set)
+    for part in {part for own in words for part in own}:
+        values[part.partition("=")[0] if "=" in part else part.partition(" ")[0]].add(part)
+    differing = {part for parts in values.values() if len(parts) > 1 for part in parts}
+    shown = [", ".join(part for part in own if part in differing) for own in words]
+    return [f"{model.method} {label}".strip() for model, label in zip(models, shown, strict=True)]
 
 
 def measured_label(row: Row, run: StoredRun, metric: str) -> str:

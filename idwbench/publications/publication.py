@@ -6,7 +6,7 @@ They are in ``publications.yaml``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import as_file, files
 from os import PathLike
@@ -39,23 +39,17 @@ class Item:
         sweep: The name of the sweep that trains its runs; None for a figure of formulas.
         also: The names of other sweeps whose runs are in it.
         figure: The name of the figure; None for a table.
-        metric: The metric of a table; None for the headline metric.
-        by_dataset: Whether a table has a column for each data set.
         capacity: Whether a table is that of the capacities of hash tables.
-        ranked: The split that a leaderboard is sorted by; None for a table by method.
-        best_over: Settings of which a leaderboard shows the values with the best validation metric.
+        options: Arguments of `leaderboard` if they have a split, otherwise of `report_tables`.
     """
 
     name: str
     caption: str
     sweep: str | None = None
-    also: tuple[str, ...] = ()
+    also: Sequence[str] = ()
     figure: str | None = None
-    metric: str | None = None
-    by_dataset: bool = False
     capacity: bool = False
-    ranked: str | None = None
-    best_over: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def paths(self, folder: Path, figure_format: str) -> list[Path]:
         """Return the files of the figure or table."""
@@ -148,8 +142,9 @@ def publications() -> dict[str, Publication]:
 
 
 def _item(facts: Mapping[str, Any]) -> Item:
-    fields: dict[str, Any] = {name: tuple(fact) if isinstance(fact, list) else fact for name, fact in facts.items()}
-    return Item(**fields)
+    own = {name: fact for name, fact in facts.items() if name in Item.__dataclass_fields__}
+    options = {name: fact for name, fact in facts.items() if name not in own}
+    return Item(**own, options=options)
 
 
 @cache
@@ -271,12 +266,10 @@ def _write_item(
         from idwbench.report.capacity_slopes import capacity_tables
 
         return _write_tables(capacity_tables(runs), paths)
-    if item.ranked is not None:
-        board = leaderboard(runs, item.metric, split=item.ranked, best_over=item.best_over, intervals=True)
-        return _write_tables([board], paths)
-    intervals = item.metric is None and not item.by_dataset and tables_of(runs) != "dual_form"
-    tables = report_tables(runs, item.metric, by_dataset=item.by_dataset, intervals=intervals)
-    return _write_tables(tables, paths)
+    if "split" in item.options:
+        return _write_tables([leaderboard(runs, intervals=True, **item.options)], paths)
+    intervals = not item.options and tables_of(runs) != "dual_form"
+    return _write_tables(report_tables(runs, intervals=intervals, **item.options), paths)
 
 
 def _write_claims(
