@@ -1,11 +1,11 @@
-"""The claims on IDW alone: 21 and 24 on its power and epsilon, 11, 13 and 19 on patches.
+"""The claims 21 and 24 on power and epsilon of IDW, on Two Moons with 16 prototypes, and what patch studies measured.
 
-Those on power and epsilon are on Two Moons with 16 prototypes; those on patches use the arrays of ``patch_study`` runs.
+Arrays of a study have a row for each size η: the exact one, one with a logit margin of 1, and the authors'.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import product
 from statistics import fmean, median
 from typing import Any
@@ -14,17 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.claims.definitions import Series, combine, difference
-from idwbench.claims.evidence import MNIST, SPLIT, TWO_MOONS, Arrays, Evidence
+from idwbench.claims.evidence import MNIST, TWO_MOONS, Arrays, Evidence
 from idwbench.claims.findings import Comparison, other_verdict, remark
 
 __all__ = [
     "EPSILONS",
     "POWERS",
+    "accuracy_after",
+    "changed_predictions",
     "far_influence_ratio",
-    "influence_decays",
     "interpretability_costs_accuracy",
-    "patches_change_little",
-    "patches_do_no_damage",
     "rank_correlation",
     "reach",
     "small_epsilon_is_unstable",
@@ -41,20 +40,10 @@ _GUESSING = 50.0
 _MNIST_POWER = 64.0
 # A smaller difference of spreads counts as none, in points of a percent.
 _SPREAD = 0.5
-# The sizes η of the studies in their order; the figures of the paper have that of the authors' code.
-_AUTHORS = "authors"
-_SIZES = ("exact", "logit_margin", _AUTHORS)
-_OTHER_SIZES = {"exact": "With the exact η", "logit_margin": "With a logit margin of 1"}
-# Sizes of the splits of which changed predictions are counted.
-_N_POINTS = {TWO_MOONS: 4000, MNIST: 10_000}
-# Largest part of the other predictions that counts as hardly any, in percent.
-_BARELY = 1.0
-# A smaller loss of accuracy counts as no damage, in points of a percent.
-_NO_DAMAGE = 0.5
-# Far from a patch: one standard deviation of a feature, and the percentage of the largest influence that is left there.
+# Numbers of points of the splits of Two Moons and MNIST of which changed predictions are counted.
+_N_POINTS = {"holdout": 4000, "test": 10_000}
+# Far from a patch: one standard deviation of a feature.
 _FAR = 1.0
-_LEFT = 10.0
-_TWO_MOONS_STUDIES, _MNIST_STUDIES = "paper_patches_two_moons", "paper_patches_mnist"
 
 
 def small_epsilon_is_unstable(evidence: Evidence) -> list[Comparison | str]:
@@ -128,59 +117,6 @@ def _correlation(evidence: Evidence, label: str, epsilons: Sequence[float]) -> S
     )
 
 
-def influence_decays(evidence: Evidence) -> list[Comparison | str]:
-    """Compare the reach of patches over ε, and their influence far away with the largest."""
-
-    def influence(what: Callable[[Arrays, int], float | None], size: str, n: int, epsilon: float = _EPSILON) -> Series:
-        model = {**_model(TWO_MOONS, n), "epsilon": epsilon}
-        return evidence.from_arrays(TWO_MOONS, "influence", lambda arrays: what(arrays, _SIZES.index(size)), **model)
-
-    def compared(size: str) -> list[Comparison]:
-        reaches = [influence(reach, size, 16, epsilon) for epsilon in EPSILONS]
-        growth = combine("rank correlation of ε and reach", lambda *r: rank_correlation(EPSILONS, r), *reaches)
-        far = combine("far influence / largest, ε=0.001", float, influence(far_influence_ratio, size, 16))
-        return [Comparison(growth, above=0.0), Comparison(far, below=_LEFT / 100)]
-
-    reaches = {f"{epsilon:g}": influence(reach, _AUTHORS, 16, epsilon) for epsilon in EPSILONS}
-    others = {f"{n}": influence(far_influence_ratio, _AUTHORS, n) for n in (2, 128)}
-    return [
-        *compared(_AUTHORS),
-        *remark("Reach", "{mean} at ε = {name}", reaches),
-        *remark("Far influence / largest", "{mean} with {name} prototypes", others),
-        *_other_sizes(compared),
-    ]
-
-
-def patches_change_little(evidence: Evidence) -> list[Comparison | str]:
-    """Return the predictions that the worst patched case changes."""
-
-    def compared(size: str) -> list[Comparison]:
-        cells = ((TWO_MOONS, 2), (TWO_MOONS, 16), (TWO_MOONS, 128), (MNIST, 20))
-        where = (f"{n} prototypes{', MNIST' if dataset == MNIST else ''}" for dataset, n in cells)
-        changed = (_changed(evidence, *cell, size) for cell in cells)
-        series = (
-            combine(f"changed predictions, {place}", float, one) for place, one in zip(where, changed, strict=True)
-        )
-        return [Comparison(one, below=_BARELY, unit="%") for one in series]
-
-    return [*compared(_AUTHORS), *_other_sizes(compared)]
-
-
-def patches_do_no_damage(evidence: Evidence) -> list[Comparison | str]:
-    """Return the losses of accuracy by a patch."""
-
-    def compared(size: str) -> list[Comparison]:
-        losses = (combine(f"loss of accuracy, {n} prototypes", float, _loss(evidence, n, size)) for n in (16, 128))
-        return [Comparison(series, below=_NO_DAMAGE, unit="points") for series in losses]
-
-    return [*compared(_AUTHORS), *_other_sizes(compared)]
-
-
-def _other_sizes(compared: Callable[[str], Sequence[Comparison]]) -> list[str]:
-    """Return the verdicts on a claim with the other sizes of patches than that of the authors' code."""
-    return [text for size, title in _OTHER_SIZES.items() for text in other_verdict(title, compared(size))]
-
-
 def reach(arrays: Arrays, size: int) -> float | None:
     """Return the distance up to which a patch has half of its largest influence: the end of the last such bin."""
     edges, influence = _influence(arrays, size)
@@ -204,34 +140,18 @@ def _influence(arrays: Arrays, size: int) -> tuple[NDArray[np.float64], NDArray[
     return np.asarray(arrays["influence_edges"], np.float64), np.nan_to_num(influence)
 
 
-def _model(dataset: str, prototypes: int) -> dict[str, Any]:
-    cases = "wrong" if dataset == MNIST else "special"
-    return {"kind": "patch_study", "method": "idw", "prototypes": prototypes, "cases": cases}
+def changed_predictions(arrays: Arrays, size: int, split: str) -> float | None:
+    """Return the other predictions of a split that the worst case changes, in percent."""
+    changed = arrays.get(f"changed_{split}")
+    patched = np.zeros(0) if changed is None else changed[size]
+    patched = patched[patched >= 0]
+    return 100 * float(patched.max()) / _N_POINTS[split] if len(patched) else None
 
 
-def _changed(evidence: Evidence, dataset: str, prototypes: int, size: str) -> Series:
-    """Return the other predictions that the worst case changes, in percent."""
-
-    def worst(arrays: Arrays) -> float | None:
-        changed = arrays.get(f"changed_{SPLIT[dataset]}")
-        patched = np.zeros(0) if changed is None else changed[_SIZES.index(size)]
-        patched = patched[patched >= 0]
-        return 100 * float(patched.max()) / _N_POINTS[dataset] if len(patched) else None
-
-    return evidence.from_arrays(dataset, "changed predictions", worst, **_model(dataset, prototypes))
-
-
-def _loss(evidence: Evidence, prototypes: int, size: str) -> Series:
-    """Return the mean loss of accuracy over patched cases, in points."""
-    split, place = SPLIT[TWO_MOONS], _SIZES.index(size)
-    before = evidence.metric(TWO_MOONS, "accuracy_before", split, **_model(TWO_MOONS, prototypes))
-
-    def after(arrays: Arrays) -> float | None:
-        accuracy, eta = arrays.get(f"accuracy_{split}"), arrays.get("eta")
-        if accuracy is None or eta is None:
-            return None
-        patched = np.isfinite(np.asarray(eta, np.float64)[place])
-        return float(accuracy[place][patched].mean()) if patched.any() else None
-
-    afterwards = evidence.from_arrays(TWO_MOONS, "accuracy", after, **_model(TWO_MOONS, prototypes))
-    return combine(before.name, lambda first, second: 100 * (first - second), before, afterwards)
+def accuracy_after(arrays: Arrays, size: int, split: str) -> float | None:
+    """Return the mean accuracy over patched cases, in percent."""
+    accuracy, eta = arrays.get(f"accuracy_{split}"), arrays.get("eta")
+    if accuracy is None or eta is None:
+        return None
+    patched = np.isfinite(np.asarray(eta, np.float64)[size])
+    return 100 * float(accuracy[size][patched].mean()) if patched.any() else None

@@ -16,12 +16,13 @@ from ruamel.yaml import YAML
 from idwbench.claims.definitions import Claim, Series, combine
 from idwbench.claims.evidence import Evidence
 from idwbench.claims.findings import Comparison, other_verdict, remark
+from idwbench.claims.idw import rank_correlation
 
 __all__ = ["read_claims"]
 
 Entry = Mapping[str, Any]
 # What an entry says of the comparison; all else are settings of its runs.
-_WORDS = ("label", "of", "less", "over", "above", "below", "unit", "remark", "show", "signed", "aside")
+_WORDS = ("label", "of", "less", "over", "above", "below", "unit", "remark", "show", "signed", "aside", "correlate")
 _BETWEEN: dict[str, Callable[[float, float], float]] = {"less": sub, "over": truediv}
 
 
@@ -40,33 +41,40 @@ def _claim(
     """
     if not rule:
         return Claim(rule=partial(_judged, compare), test=test, sweeps=tuple(sweeps), **facts)
-    module, _, function = rule.partition(".")
-    members = vars(import_module(f"idwbench.claims.{module}"))
-    return Claim(rule=members[function], test=test.format_map(members), sweeps=tuple(sweeps), **facts)
+    members, function = _members(rule)
+    return Claim(rule=function, test=test.format_map(members), sweeps=tuple(sweeps), **facts)
 
 
 def _judged(entries: Sequence[Entry], evidence: Evidence) -> list[Comparison | str]:
-    """Return the comparisons and the remarks of a rule."""
-    return [item for entry in entries for item in _items(entry, evidence)]
-
-
-def _items(entry: Entry, evidence: Evidence) -> Iterator[Comparison | str]:
-    """Yield the comparisons of an entry; or its remarks, one for each of its titles."""
-    remarks: dict[str, dict[str, Series]] = defaultdict(dict)
+    """Return the comparisons and the remarks of a rule; those on what does not count for the verdict are the last."""
+    judged: list[Comparison | str] = []
     asides: dict[str, list[Comparison]] = defaultdict(list)
+    for entry in entries:
+        remarks: dict[str, dict[str, Series]] = defaultdict(dict)
+        for one, series in _measured(entry, evidence):
+            if "remark" in one:
+                remarks[one["remark"]][one["label"]] = series
+                continue
+            bounds = {name: one[name] for name in ("above", "below", "unit") if name in one}
+            place = asides[one["aside"]] if "aside" in one else judged
+            place.append(Comparison(series, **bounds))
+        for title, means in remarks.items():
+            judged += remark(title, entry.get("show", "{name} {mean}"), means, sign=entry.get("signed", False))
+    return judged + [text for title, compared in asides.items() for text in other_verdict(title, compared)]
+
+
+def _measured(entry: Entry, evidence: Evidence) -> Iterator[tuple[dict[str, Any], Series]]:
+    """Yield each combination with its series; those that are correlated with a number are one for all its values."""
+    correlated: dict[str, list[tuple[dict[str, Any], Series]]] = defaultdict(list)
     for one in _combinations(entry):
-        series = _series(one, evidence)
-        bounds = {name: one[name] for name in ("above", "below", "unit") if name in one}
-        if "remark" in one:
-            remarks[one["remark"]][one["label"]] = series
-        elif "aside" in one:
-            asides[one["aside"]].append(Comparison(series, **bounds))
+        if "correlate" in one:
+            correlated[one.get("aside", "")].append((one, _series(one, evidence)))
         else:
-            yield Comparison(series, **bounds)
-    for title, means in remarks.items():
-        yield from remark(title, entry.get("show", "{name} {mean}"), means, sign=entry.get("signed", False))
-    for title, comparisons in asides.items():
-        yield from other_verdict(title, comparisons)
+            yield one, _series(one, evidence)
+    for pairs in correlated.values():
+        numbers, first = [one["correlate"] for one, _ in pairs], pairs[0][0]
+        parts = [series for _, series in pairs]
+        yield first, combine(first["label"], lambda *values, by=numbers: rank_correlation(by, values), *parts)
 
 
 def _combinations(entry: Entry) -> Iterator[dict[str, Any]]:
@@ -94,6 +102,24 @@ def _series(entry: Entry, evidence: Evidence) -> Series:
     settings = {name: value for name, value in entry.items() if name not in _WORDS}
     for word, function in _BETWEEN.items():
         if word in entry:
-            pair = (evidence.series(**{**settings, **entry[which]}) for which in ("of", word))
+            pair = (_one_series({**settings, **entry[which]}, evidence) for which in ("of", word))
             return combine(entry["label"], function, *pair)
-    return evidence.series(**settings, name=entry.get("label", ""))
+    if "arrays" in entry:
+        return combine(entry["label"], float, _one_series(settings, evidence))
+    return _one_series({"name": entry.get("label", ""), **settings}, evidence)
+
+
+def _one_series(settings: dict[str, Any], evidence: Evidence) -> Series:
+    """Return a quantity of columns of the table of runs, or of their arrays."""
+    options = {name: settings.pop(name) for name in ("size", "split") if name in settings}
+    if "arrays" not in settings:
+        return evidence.series(**settings)
+    function, lack, dataset = (settings.pop(name) for name in ("arrays", "lack", "dataset"))
+    return evidence.from_arrays(dataset, lack, partial(_members(function)[1], **options), **settings)
+
+
+def _members(name: str) -> tuple[Mapping[str, Any], Callable[..., Any]]:
+    """Return the content of a file of this folder, and the function of it of that name: ``formulas.gradients``."""
+    module, _, function = name.partition(".")
+    members = vars(import_module(f"idwbench.claims.{module}"))
+    return members, members[function]

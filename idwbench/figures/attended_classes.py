@@ -126,6 +126,5 @@ def _draw_map(axes: Axes, shares: NDArray[np.float64], parts: Sequence[str]) -> 
         middle = place * n_classes + (n_classes - 1) / 2
         axes.annotate(name, (middle, 0), (0, -11), **below, **words)
         axes.annotate(name, (0, middle), (-11, 0), **beside, **words)
-    for spine in axes.spines.values():
-        spine.set(color=RULE)
+    axes.spines[:].set(color=RULE)
     return image

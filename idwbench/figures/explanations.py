@@ -429,11 +429,11 @@ def _draw_attention_by_class(panels: Sequence[Explanation], sources: Sequence[st
         _draw_answered_query(left.subplots(), explained)
         grid = right.subplots(2, len(explained.layers), squeeze=False)
         for (above, below), layer in zip(grid.T, explained.layers, strict=True):
-            parts_of_data: Sequence[ClassAttention | LayerAttention] = layer.tasks or (layer,)
-            for part_of_data, style in zip(parts_of_data, _LINE_STYLES, strict=False):
-                _draw_class_curves(above, part_of_data.curves, style)
+            shown: Sequence[ClassAttention | LayerAttention] = layer.tasks or (layer,)
+            for one, style in zip(shown, _LINE_STYLES, strict=False):
+                _draw_class_curves(above, one.curves, style)
             above.set_title(layer.name, fontsize=9.5, color=INK, loc="left")
-            totals, tasks = np.stack([one.totals for one in parts_of_data]), [one.task for one in layer.tasks]
+            totals, tasks = np.stack([one.totals for one in shown]), [one.task for one in layer.tasks]
             _draw_class_bars(below, totals, explained.class_names, explained.answer.label, tasks=tasks)
     return figure
 

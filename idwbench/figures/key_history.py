@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError, IdwbenchError
 from idwbench.figures.runs import Model, Selection
-from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, fade, new_page, style_axes
+from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, draw_frame, fade, new_page, style_axes
 from idwbench.figures.tiles import SCALE_CAPTION, Picture, Tile, TileGrid, Words, draw_tiles
 from idwbench.models.neighbours import nearest
 from idwbench.results.records import StoredRun
@@ -204,12 +204,10 @@ def _groups(moved: _Moved, attention: _Attention) -> dict[str, list[list[Tile]]]
         "nearest\ntest image": [[_sample(dataset, row, split="test")] for row in moved.typical],
     }
     for name, weights in attention.layers.items():
+        largest = np.argsort(-weights, axis=1, kind="stable")[:, :_ATTENDED]
         groups[f"{name} of the mlp attends most to:\nlabel and attention"] = [
-            [
-                _sample(attention.dataset, row, f"{own[row]:,.0f}".replace("-", "−"))
-                for row in np.argsort(-own, kind="stable")[:_ATTENDED]
-            ]
-            for own in weights
+            [_sample(attention.dataset, row, f"{own[row]:,.0f}".replace("-", "−")) for row in rows]
+            for own, rows in zip(weights, largest, strict=True)
         ]
     return groups
 
@@ -317,6 +315,4 @@ def _draw_points(
         arrow = {"arrowstyle": "->", "color": INK, "linewidth": 1.2, "shrinkA": 0.0, "shrinkB": 3.0}
         axes.annotate("", xy=(end[0], end[1]), xytext=(start[0], start[1]), arrowprops=arrow)
     axes.plot(*end, marker="*", markersize=11, color=INK, markeredgecolor=PAPER, markeredgewidth=0.7)
-    axes.set(xticks=[], yticks=[])
-    for spine in axes.spines.values():
-        spine.set(color=RULE)
+    draw_frame(axes)

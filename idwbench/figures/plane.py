@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
-from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, fade, new_page
+from idwbench.figures.style import INK, PAPER, QUIET, class_colour, draw_frame, fade, new_page
 from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 
@@ -195,7 +195,7 @@ def draw_plane(axes: Axes, picture: PlanePicture, data: PlaneData, *, test: bool
         for split, marks in splits:
             here = data.dataset.scaling.invert(split.inputs[split.labels == label])
             axes.scatter(here[:, 0], here[:, 1], color=class_colour(label), **marks)
-    _draw_frame(axes)
+    draw_frame(axes)
     return _draw_keys(axes, picture, data.extent, 62 * scale)
 
 
@@ -227,15 +227,9 @@ def draw_note(axes: Axes, text: str, *, size: float = 7.5) -> None:
         axes.text(0.015, 0.03, text, fontsize=size, color=INK, bbox=box, **place)
 
 
-def _draw_frame(axes: Axes) -> None:
-    axes.set(xticks=[], yticks=[])
-    for spine in axes.spines.values():
-        spine.set(color=RULE, linewidth=0.8)
-
-
 def draw_empty(axes: Axes, text: str = "no run") -> None:
     """Draw a frame with `text` in its middle."""
-    _draw_frame(axes)
+    draw_frame(axes)
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", fontsize=9, color=QUIET)
 
 

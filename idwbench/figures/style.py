@@ -38,6 +38,7 @@ __all__ = [
     "check_figure_path",
     "class_colour",
     "clean_text",
+    "draw_frame",
     "draw_legend",
     "fade",
     "method_colour",
@@ -118,6 +119,12 @@ class _Page(Figure):
 
     def _repr_html_(self) -> str:
         return picture_html(self)
+
+
+def draw_frame(axes: Axes) -> None:
+    """Draw axes as a quiet frame without ticks."""
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set(color=RULE, linewidth=0.8)
 
 
 def new_page(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from idwbench.data.columns import Columns
     from idwbench.data.dataset import Dataset
     from idwbench.results.store import Results
-    from idwbench.runs.dataset_base import DatasetConfig
 
 __all__ = ["prototypes_part"]
 
@@ -44,17 +43,24 @@ Keys = NDArray[np.float32]
 
 def prototypes_part(results: Results, ranked: Sequence[Row], data_dir: Path | None) -> Part | None:
     """Return the section of keys: the best setting of each method; None if no run has keys that can be drawn."""
+    from idwbench.data.loading import load_dataset
+
     candidates = [setting for setting in ranked if _has_keys(setting.config)]
     best: dict[str, Row] = {}
     for setting in candidates:
         best.setdefault(setting.config.model.method, setting)
-    grids, notes, problems = [], [], list[str]()
-    data = _reader(data_dir, problems)
+    grids, notes, problems, read = [], [], [], cache(load_dataset)
     # Those with nearest training images first.
     runs = [best_run(setting) for setting in [*best.values()][:_NETWORKS]]
     for run in sorted(runs, key=lambda run: not _are_points(run)):
+        config, dataset = run.config.dataset, None
         try:
-            grid = _grid(results, run, data(run.config.dataset))
+            dataset = read(config, data_dir)
+        except IdwbenchError as error:
+            name = dataset_label(config)
+            problems.append(f"without training images, since {name} is not available: {error.problem}")
+        try:
+            grid = _grid(results, run, dataset)
         except IdwbenchError as error:
             notes.append(f"{run.config.model.method}: {error.problem}")
             continue
@@ -66,22 +72,6 @@ def prototypes_part(results: Results, ranked: Sequence[Row], data_dir: Path | No
         notes.append(f"the best setting of each method is shown; not shown: {left:,} other settings")
     form = "plane" if grids[0].chart is not None else "images" if grids[0].data is not None else "rows"
     return Part("prototypes", form, sentences([*notes, *problems]), grids=tuple(grids))
-
-
-def _reader(data_dir: Path | None, problems: list[str]) -> Callable[[DatasetConfig], Dataset | None]:
-    """Return a function that reads each data set once; of one that cannot be read it adds the problem."""
-    from idwbench.data.loading import load_dataset
-
-    @cache
-    def read(config: DatasetConfig) -> Dataset | None:
-        try:
-            return load_dataset(config, data_dir)
-        except IdwbenchError as error:
-            name = dataset_label(config)
-            problems.append(f"without training images, since {name} is not available: {error.problem}")
-            return None
-
-    return read
 
 
 def _has_keys(config: RunConfig) -> bool:
