@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from idwbench.attention.records import parameters_label
 from idwbench.attention.scores import METHODS
-from idwbench.claims.definitions import Series, difference
+from idwbench.claims.definitions import Series
 from idwbench.errors import ResultsError
 from idwbench.report.labels import count_label
 from idwbench.report.references import PAPER_PARAMETERS
@@ -83,10 +83,6 @@ class Evidence:
         """
         column = f"100 * {SPLIT[dataset]}_accuracy" if name == "accuracy" else f"{split}_{name}"
         return self.series(dataset, column, **model)
-
-    def less(self, label: str, dataset: str, name: str, first: Model, second: Model) -> Series:
-        """Return the `metric` of a model less that of another; the name of the series is `label`."""
-        return difference(label, self.metric(dataset, name, **first), self.metric(dataset, name, **second))
 
     def from_arrays(self, dataset: str, what: str, function: Callable[[Arrays], float | None], **model: Any) -> Series:
         """Return a quantity that is computed from the arrays of each run; None where they do not have it."""

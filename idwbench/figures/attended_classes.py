@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
 from idwbench.figures.runs import Selection
-from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, clean_text, new_page, seeds_label
+from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, clean_text, new_page, seeds_label, write
 from idwbench.report.frame import Row
 from idwbench.report.labels import count_label
 from idwbench.runs.datasets import PartsConfig
@@ -119,12 +119,11 @@ def _draw_map(axes: Axes, shares: NDArray[np.float64], parts: Sequence[str]) -> 
     for place in range(1, len(parts)):
         axes.axhline(place * n_classes - 0.5, color=QUIET, linewidth=0.8)
         axes.axvline(place * n_classes - 0.5, color=QUIET, linewidth=0.8)
-    words: dict[str, Any] = {"fontsize": 7.0, "color": QUIET, "textcoords": "offset points", "parse_math": False}
     below: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "top"}
     beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "center", "rotation": 90}
     for place, name in enumerate(map(clean_text, parts)):
         middle = place * n_classes + (n_classes - 1) / 2
-        axes.annotate(name, (middle, 0), (0, -11), **below, **words)
-        axes.annotate(name, (0, middle), (-11, 0), **beside, **words)
+        write(axes, name, (middle, 0), (0, -11), fontsize=7, color=QUIET, parse_math=False, **below)
+        write(axes, name, (0, middle), (-11, 0), fontsize=7, color=QUIET, parse_math=False, **beside)
     axes.spines[:].set(color=RULE)
     return image

@@ -32,7 +32,7 @@ from idwbench.explanations.explanation import (
 )
 from idwbench.explanations.memory import Outputs, Request, task_names
 from idwbench.figures.runs import Selection, first_run
-from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, clean_text, new_page, style_axes
+from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, clean_text, new_page, style_axes, write
 from idwbench.figures.tiles import WRONG, Picture, Tile, TileGrid, Words, draw_tiles
 from idwbench.results.records import StoredRun
 from idwbench.runs.kinds.mlp import MlpConfig
@@ -205,8 +205,7 @@ def _draw_answer(part: SubFigure, explained: Explanation) -> None:
         text = left.subplots()
     text.set_axis_off()
     for number, (line, colour) in enumerate(_answer_lines(explained)):
-        place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "top"}
-        text.annotate(line, (0, 1), (0, -17 * number), fontsize=9.5, color=colour, **place).set_in_layout(False)
+        write(text, line, (0, 1), (0, -17 * number), fontsize=9.5, color=colour, va="top").set_in_layout(False)
     if explained.answer.probabilities is None:
         return
     bars = right.subplots()
@@ -325,10 +324,9 @@ def _draw_class_bars(
     axes.tick_params(axis="x", rotation=0 if is_short else 90)
     for place, text in enumerate(axes.get_xticklabels()):
         text.set(color=colours[place % n], weight="bold" if place % n == marked else "normal")
-    below: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "parse_math": False}
-    for task, middle in zip(tasks, places.mean(axis=1), strict=True) if tasks else ():
-        style: dict[str, Any] = {"fontsize": 6.5, "color": QUIET, "ha": "center", "va": "top"}
-        axes.annotate(clean_text(task), (middle, 0), (0, -14), **style, **below)
+    style: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "top", "parse_math": False}
+    for task, middle in zip(tasks, places.mean(axis=1), strict=False):
+        write(axes, clean_text(task), (middle, 0), (0, -14), fontsize=6.5, color=QUIET, **style)
 
 
 def _draw_class_curves(axes: Axes, curves: Sequence[NDArray[np.floating]], style: str = "-") -> None:

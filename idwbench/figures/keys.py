@@ -192,7 +192,8 @@ def _keys_grid(model: Model, title: str, dataset: Dataset, columns: int) -> Tile
         below.append(Words(f"{distance[key]:#.3g}".rstrip("."), QUIET))
         tiles.append(Tile((picture, *_images(dataset, rows[[key]], own)), tuple(below)))
     subtitle = f"mean distance {distance.mean():.3g}, {_agreement(dataset, rows, classes)}"
-    return TileGrid(tiles, columns, _aspect(dataset), 0.021 * columns, title, subtitle, ("key", "nearest"))
+    height, width = _image_shape(dataset)
+    return TileGrid(tiles, columns, height / width, 0.021 * columns, title, subtitle, ("key", "nearest"))
 
 
 def network_keys_figure(selection: Selection) -> Figure:
@@ -220,14 +221,9 @@ def network_keys_figure(selection: Selection) -> Figure:
     return draw_tile_grids(grids, [_NETWORK_NOTE, constants], 2 if is_dense else 1)
 
 
-def _head(row: Row) -> str:
-    assert isinstance(row.model, NetworkConfig)
-    return row.model.head
-
-
 def _has_images(row: Row) -> bool:
     """Return whether the keys of a head are points or directions in feature space."""
-    head = _head(row)
+    head = getattr(row.model, "head", "")
     return head in _PRODUCTS or (head in METHODS and METHODS[head].has_points)
 
 
@@ -242,7 +238,7 @@ def _network_grid(
     arrays = selection.store.load_arrays(run.run_key)
     keys, values = (arrays[f"head.{name}"].astype(np.float32) for name in ("keys", "values"))
     features = network_from_arrays(run.config.model, dataset, arrays).features(dataset.train.inputs)
-    rows, near, words = _nearest_features(_head(row), keys, features)
+    rows, near, words = _nearest_features(run.config.model.head, keys, features)
     classes, names = values.argmax(1), dataset.class_names
     size, small = (8.5 if max(map(len, names)) <= _SHORT else 5.0), 5.5 if is_dense else 7.0
     tiles = []
@@ -252,7 +248,8 @@ def _network_grid(
         tiles.append(Tile(_images(dataset, rows[key], own), (below,), (above,)))
     protocol = [setting_label(name, value) for name, value in row.config.protocol if name in varying]
     title = " · ".join([row.model.method, *protocol, measured_label(row, run, metric)])
-    return TileGrid(tiles, 20, _aspect(dataset), 0.45, title, f"{words}{_agreement(dataset, rows[:, 0], classes)}")
+    height, width = _image_shape(dataset)
+    return TileGrid(tiles, 20, height / width, 0.45, title, f"{words}{_agreement(dataset, rows[:, 0], classes)}")
 
 
 def _nearest_features(head: str, keys: Keys, features: Keys) -> tuple[Indices, NDArray[np.floating], str]:
@@ -267,11 +264,6 @@ def _nearest_features(head: str, keys: Keys, features: Keys) -> tuple[Indices, N
     rows = np.argsort(-(cosines if head == "cosine" else products), axis=1, kind="stable")[:, :_IMAGES]
     near = np.take_along_axis(cosines, rows, axis=1)[:, 0]
     return rows, near, f"mean cosine {near.mean():.3g}, "
-
-
-def _aspect(dataset: Dataset) -> float:
-    height, width = _image_shape(dataset)
-    return height / width
 
 
 def _images(dataset: Dataset, rows: Indices, own: int) -> tuple[Picture, ...]:

@@ -25,7 +25,6 @@ from idwbench.runs.kinds.hash_table import HashTableConfig
 __all__ = ["capacity_figure", "recall_figure", "score_variance_figure", "weight_entropy_figure"]
 
 _MOST_LINES, _MOST_PANELS, _COLUMNS = 10, 9, 3
-_DIMENSIONS = Axis("dimensions d", base=2)
 _SPREAD = "mean ± sample standard deviation, within the range of the seeds"
 
 Reference = Callable[[LookupRuns, list[int], int], list[Line]]
@@ -112,9 +111,7 @@ def weight_entropy_figure(selection: Selection) -> Figure:
         ConfigError: no run of a hash table with softmax and without projections is complete.
     """
     chosen = [each for each in _tables(selection) if getattr(each.model, "weighting", "") == "softmax"]
-    panels, items = _against_dimensions(selection, chosen, "weight_entropy", _uniform)
-    caption = [f"line: mean over {_seeds(chosen)}; band: {_SPREAD}", f"{items} items"]
-    return _draw(panels, _DIMENSIONS, Axis("entropy of the weights in nats"), caption)
+    return _against_dimensions(selection, chosen, "weight_entropy", Axis("entropy of the weights in nats"), _uniform)
 
 
 def score_variance_figure(selection: Selection) -> Figure:
@@ -130,20 +127,26 @@ def score_variance_figure(selection: Selection) -> Figure:
     products = [(scaling, each) for scaling, each in scaled if each.model.method == "inner_product"]
     first = {scaling: each.model for scaling, each in reversed(products) if scaling != "qk_norm"}
     chosen = [each for scaling, each in products if each.model == first.get(scaling)]
-    panels, items = _against_dimensions(selection, chosen, "score_variance", _theory, markers=True)
-    caption = [f"point: mean over {_seeds(chosen)}; bar: {_SPREAD}", f"{items} items"]
-    return _draw(panels, _DIMENSIONS, Axis("variance of q·k", base=10), caption)
+    y = Axis("variance of q·k", base=10)
+    return _against_dimensions(selection, chosen, "score_variance", y, _theory, markers=True)
 
 
 def _against_dimensions(
-    selection: Selection, chosen: Sequence[LookupRuns], metric: str, reference: Reference, *, markers: bool = False
-) -> tuple[list[Panel], int]:
-    """Return a panel for each other setting of data, and the most frequent number of items.
+    selection: Selection,
+    chosen: Sequence[LookupRuns],
+    metric: str,
+    y: Axis,
+    reference: Reference,
+    *,
+    markers: bool = False,
+) -> Figure:
+    """Return a panel for each other setting of data, at the most frequent number of items.
 
     Args:
         selection: What is left out is added to it.
         chosen: The models.
         metric: What is drawn at that number of items.
+        y: The axis of it.
         reference: A function from a model, dimensions and items to the lines of the theory.
         markers: Whether the metric is drawn as points.
 
@@ -165,7 +168,9 @@ def _against_dimensions(
         panels.append(Panel(name, reference(models[0], dimensions, items) + lines))
     selection.leave_out(*labels[_MOST_LINES:], *data[_MOST_PANELS:])
     selection.leave_out(f"other numbers of items than {items}" if len(sizes) > 1 else "")
-    return panels, items
+    what, spread = ("point", "bar") if markers else ("line", "band")
+    caption = [f"{what}: mean over {_seeds(chosen)}; {spread}: {_SPREAD}", f"{items} items"]
+    return _draw(panels, Axis("dimensions d", base=2), y, caption)
 
 
 def _uniform(model: LookupRuns, dimensions: list[int], items: int) -> list[Line]:

@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
-from typing import Any
 
 import matplotlib
 import numpy as np
@@ -19,7 +18,7 @@ from matplotlib.figure import Figure
 from idwbench.errors import ConfigError
 from idwbench.figures import plane
 from idwbench.figures.runs import Model, Selection, first_run
-from idwbench.figures.style import INK, PAPER, QUIET, new_page, percent_label, seeds_label
+from idwbench.figures.style import INK, PAPER, QUIET, new_page, percent_label, seeds_label, write
 from idwbench.report.by_dataset import section_headers
 from idwbench.report.frame import Row
 from idwbench.report.labels import count_label
@@ -273,17 +272,16 @@ def _draw_map(axes: Axes, one: HeatMap, places: pandas.MultiIndex, *, with_n: bo
         share = float(norm(cell.mean))
         is_light = (share if one.higher_is_better else 1 - share) > _BRIGHT
         row, column = divmod(number, len(epsilons))
-        place: dict[str, Any] = {"xy": (column + 0.5, row + 0.5), "textcoords": "offset points"}
-        place |= {"ha": "center", "va": "center"}
+        middle, style = (column + 0.5, row + 0.5), {"xycoords": "data", "ha": "center", "va": "center"}
         if math.isnan(cell.mean):
-            axes.annotate(cell.note, xytext=(0, 0), fontsize=7.5, color=QUIET, **place)
+            write(axes, cell.note, middle, (0, 0), fontsize=7.5, color=QUIET, **style)
         else:
-            place |= {"color": INK if is_light else PAPER}
+            colour = INK if is_light else PAPER
             mean, sign, std = number_label(cell.mean, cell.std, one.percent).partition(" ± ")
             notes = [f"±\u202f{std}" if sign else "", f"n={cell.n:.0f}" if with_n else "", cell.note]
             below = ", ".join(filter(None, notes))
-            axes.annotate(mean, xytext=(0, 6 if below else 0), fontsize=11, **place)
-            axes.annotate(below, xytext=(0, -9), fontsize=7.5, **place)
+            write(axes, mean, middle, (0, 6 if below else 0), fontsize=11, color=colour, **style)
+            write(axes, below, middle, (0, -9), fontsize=7.5, color=colour, **style)
     axes.set_xticks(np.arange(len(epsilons)) + 0.5, [f"{epsilon:g}" for epsilon in epsilons])
     axes.set_yticks(np.arange(len(powers)) + 0.5, [f"{power:g}" for power in powers])
     axes.tick_params(length=0, labelsize=9, colors=INK)

@@ -340,7 +340,4 @@ def _influence_captions(influences: Sequence[Line], calibration: Line) -> list[s
     by_count = {int(n): [f"{patches:g}" for patches in x[counts == n]] for n in sorted(set(counts), reverse=True)}
     parts = [f"{seeds_label({n})} ({', '.join(patches)} patches)" for n, patches in by_count.items()]
     mean = "one seed" if set(by_count) == {1} else f"mean ± std over {', '.join(parts)}"
-    return [
-        f"left and middle: {points}; {spread}",
-        f"right: patches of wrong inputs, one after the other; {mean}",
-    ]
+    return [f"left and middle: {points}; {spread}", f"right: patches of wrong inputs, one after the other; {mean}"]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
-from idwbench.figures.style import INK, PAPER, QUIET, class_colour, draw_frame, fade, new_page
+from idwbench.figures.style import INK, PAPER, QUIET, class_colour, draw_frame, fade, new_page, write
 from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 
@@ -157,18 +157,16 @@ def draw_plane_grid(
             else:
                 draw_empty(axes)
         _label_row(places[0], rows[row])
-    words: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": 11.5, "weight": "bold"}
     for text, axes in zip(columns.values(), grid[0], strict=True):
-        axes.annotate(text, (0.5, 1), (0, 72 * title - 3), xycoords="axes fraction", color=INK, **words)
+        write(axes, text, (0.5, 1), (0, 72 * title - 3), fontsize=11.5, color=INK, ha="center", weight="bold")
     return figure
 
 
 def _label_row(axes: Axes, label: RowLabel) -> None:
-    place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "right"}
-    axes.annotate(label.text, (0, 0.5), (-9, 0), fontsize=11, weight="bold", color=INK, va="bottom", **place)
+    write(axes, label.text, (0, 0.5), (-9, 0), fontsize=11, color=INK, weight="bold", va="bottom", ha="right")
     if label.below:
-        place |= {"va": "top", "linespacing": 1.35, "multialignment": "right"}
-        axes.annotate(label.below, (0, 0.5), (-9, -2), fontsize=8.5, color=label.colour, **place)
+        style = {"va": "top", "ha": "right", "linespacing": 1.35, "multialignment": "right"}
+        write(axes, label.below, (0, 0.5), (-9, -2), fontsize=8.5, color=label.colour, **style)
 
 
 def draw_plane(axes: Axes, picture: PlanePicture, data: PlaneData, *, test: bool = True, scale: float = 1.0) -> int:

@@ -12,6 +12,7 @@ import unicodedata
 import warnings
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -20,7 +21,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
-from matplotlib.text import Text
+from matplotlib.text import Annotation, Text
 
 from idwbench.attention.scores import METHODS
 from idwbench.errors import ConfigError, did_you_mean
@@ -51,6 +52,7 @@ __all__ = [
     "seeds_label",
     "style_axes",
     "window_backend",
+    "write",
 ]
 
 # Okabe and Ito's palette for colour-blind readers, in part darkened.
@@ -125,6 +127,11 @@ def draw_frame(axes: Axes) -> None:
     """Draw axes as a quiet frame without ticks."""
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set(color=RULE, linewidth=0.8)
+
+
+def write(axes: Axes, text: str, place: tuple[float, float], offset: tuple[float, float], **style: Any) -> Annotation:
+    """Write text `offset` points from a place, which is in fractions of the axes unless ``xycoords`` says else."""
+    return axes.annotate(text, place, offset, textcoords="offset points", **{"xycoords": "axes fraction", **style})
 
 
 def new_page(

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from idwbench.figures.style import INK, PAPER, QUIET, RULE, new_page
+from idwbench.figures.style import INK, PAPER, QUIET, RULE, new_page, write
 
 __all__ = [
     "KEY_COLOURS",
@@ -124,9 +124,7 @@ def draw_tile_grids(grids: Sequence[TileGrid], caption: Sequence[str], columns: 
         draw_tiles(axes, one)
         title: dict[str, Any] = {"fontsize": min(12, _TITLE / columns / len(one.title)), "weight": "bold", "color": INK}
         axes.set_title(one.title, loc="left", pad=20 if one.subtitle else None, **title)
-        below: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
-        size = 9.0 if columns == 1 else 7.5
-        axes.annotate(one.subtitle, (0, 1), (0, 7), color=QUIET, fontsize=size, **below)
+        write(axes, one.subtitle, (0, 1), (0, 7), fontsize=9.0 if columns == 1 else 7.5, color=QUIET)
     for axes in [*places][len(grids) :]:
         axes.set_axis_off()
     return figure
@@ -163,12 +161,9 @@ def draw_tiles(axes: Axes, grid: TileGrid) -> None:
 
 
 def _write(axes: Axes, words: Words, left: float, y: float) -> None:
-    style: dict[str, Any] = {
-        "fontsize": words.size,
-        "color": words.colour,
-        "weight": "bold" if words.bold else "normal",
-    }
-    axes.text(left + 0.5, y, words.text, ha="center", va="center", **style)
+    weight = "bold" if words.bold else "normal"
+    place: dict[str, Any] = {"ha": "center", "va": "center"}
+    axes.text(left + 0.5, y, words.text, fontsize=words.size, color=words.colour, weight=weight, **place)
 
 
 def _draw_picture(axes: Axes, picture: Picture, left: float, top: float, aspect: float) -> None:

@@ -27,15 +27,7 @@ if TYPE_CHECKING:
 
     from idwbench.results.store import Results
 
-__all__ = [
-    "RunGroup",
-    "best_run",
-    "choose_grid",
-    "choose_runs",
-    "find_groups",
-    "leaderboard_part",
-    "rank_settings",
-]
+__all__ = ["RunGroup", "best_run", "choose_grid", "choose_runs", "find_groups", "leaderboard_part", "rank_settings"]
 
 _FAILURES = 20  # the most failures that a group shows
 _STATES = ("complete", "running", "stale", "planned", "diverged", "failed")
