@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
 from idwbench.figures.lines import Axis, Line, Panel, PanelRow, draw_rows, lines_of, place_styles
-from idwbench.figures.runs import Selection, differing_labels
+from idwbench.figures.runs import Selection
 from idwbench.figures.style import seeds_label
+from idwbench.report.frame import Row
 from idwbench.runs.metrics import LAYER_STATISTICS
 
 __all__ = ["layer_statistics_figure"]
@@ -41,7 +42,7 @@ def layer_statistics_figure(selection: Selection) -> Figure:
     rows = [row for row in section.rows if row.n]
     selection.leave_out_more(rows[_MOST_LINES:], "other model")
     rows = rows[:_MOST_LINES]
-    labels = differing_labels([row.model for row in rows])
+    labels = _labels(rows)
     table = pandas.concat(
         _measured(label, seed, selection.store.load_arrays(run.run_key))
         for label, row in zip(labels, rows, strict=True)
@@ -83,3 +84,11 @@ def _lines(table: pandas.DataFrame, statistic: str, layer: str, labels: Sequence
     own = own[own.value > 0] if is_geometric else own
     points = zip(own.label, own.step, own.seed, own.value, strict=True)
     return lines_of(points, place_styles(labels), geometric=is_geometric)
+
+
+def _labels(rows: Sequence[Row]) -> list[str]:
+    """Return method and settings of each row, without settings that all rows have if there are several."""
+    words = [[word for word in row.model.parameters_label.split(", ") if word != "statistics"] for row in rows]
+    shared = set.intersection(*map(set, words)) if len(rows) > 1 else set()
+    shown = [", ".join(word for word in own if word not in shared) for own in words]
+    return [f"{row.model.method} {label}".strip() for row, label in zip(rows, shown, strict=True)]
