@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from blob_data import make_dataset, make_regression
+from case_tables import case_table
 from engine_runs import train_runs
 from texts import lstm_run, text_dataset, text_file, text_run
 
@@ -18,28 +19,9 @@ from idwbench.runs.config import RunConfig, run_config
 OF = ["mnist", "fashion_mnist"]
 N_FIRST = 13  # rows of the first part of a sequence
 TIMED = {"seconds_per_step", "fit_seconds", "predict_seconds"}
-# Every optimizer, with decay of weights, and with gradients of which some are clipped and others are not.
-PROTOCOLS = [
-    {},
-    {"optimizer": "adam"},
-    {"optimizer": "sgd", "learning_rate": 0.05},
-    {"optimizer": "sgd", "momentum": 0.9, "schedule": "constant"},
-    {"weight_decay": 0.1},
-    {"optimizer": "adam", "weight_decay": 0.1, "gradient_clip": 0.05},
-    {"optimizer": "sgd", "momentum": 0.5, "weight_decay": 0.1, "gradient_clip": 0.2, "warmup_epochs": 1},
-    {"gradient_clip": 1e3, "warmup_epochs": 1},
-]
+EXAMPLES = case_table("kinds")
+PROTOCOLS = EXAMPLES["protocols"]
 IDW_HEAD = {"encoder": "mlp", "width": 6, "head": "idw", "prototypes": 5}
-LEARNED_VIT = {"encoder": "vit_tiny", "width": 4, "heads": 2, "depth": 1, "attention": "idw"}
-LEARNED_VIT |= {
-    "statistics": True,
-    "attention_qk_norm": "l2",
-    "attention_learned_power": True,
-    "attention_learned_temperature": True,
-}
-ADDITIVE_VIT = {"encoder": "vit_tiny", "width": 4, "heads": 2, "depth": 1, "attention": "additive", "head": "additive"}
-ADDITIVE_VIT |= {"prototypes": 5, "hidden": 4, "attention_hidden": 3}
-ADDITIVE_VIT |= {"weighting": "entmax15", "attention_weighting": "sparsemax"}
 LOOKUP = {"name": "lookup", "items": 8, "dimensions": 6, "queries": 64, "noise": 0.1}
 LEARNED = {"projections": "linear", "epochs": 25, "batch_size": 16, "learning_rate": 0.02}
 
@@ -109,6 +91,10 @@ def _network(data=None, **settings):
     return Example(lambda folder: (network_run(data or images(), **settings), data or images()))
 
 
+def _perceptron(**settings):
+    return Example(lambda folder: (mlp_run(**settings), two_parts()))
+
+
 def _text(make, **settings):
     return Example(lambda folder: (make(text_file(folder), epochs=3, **settings), text_dataset(text_file(folder))))
 
@@ -126,49 +112,33 @@ def _sequences(**settings):
     return Example(lambda folder: (config, load_dataset(config.dataset)))
 
 
-RESUMED = {
-    "sequences by one context vector": _sequences(method="context_vector"),
-    "sequences by soft look-up": _sequences(method="additive"),
-    "sequences by hard look-up": _sequences(method="idw", weighting="straight_through"),
-    "network with a linear head": _network(encoder="conv", width=2, depth=2),
-    "network with prototypes": _network(**IDW_HEAD, optimizer="sgd", momentum=0.9),
-    "network of numbers": _network(make_regression(), **IDW_HEAD),
-    "network with attention": _network(encoder="vit_tiny", width=4, heads=2, depth=1, attention="idw"),
-    "network with a learned score": _network(**IDW_HEAD, qk_norm="rms", learned_power=True, learned_temperature=True),
-    "network with learned attention": _network(**LEARNED_VIT),
-    "network with additive scores": _network(**ADDITIVE_VIT),
-    "perceptron": Example(lambda folder: (mlp_run("joint", epochs=3), two_parts())),
-    "perceptron on a sequence": Example(lambda folder: (mlp_run(), two_parts())),
-    "transformer": _text(text_run),
-    "transformer with learned scores": _text(
-        text_run, qk_norm="l2", learned_power=True, learned_temperature=True, statistics=True
-    ),
-    "lstm": _text(lstm_run),
+MAKERS = {
+    "fit": _fit,
+    "network": _network,
+    "network with idw": partial(_network, **IDW_HEAD),
+    "network of numbers": partial(_network, make_regression(), **IDW_HEAD),
+    "perceptron": _perceptron,
+    "transformer": partial(_text, text_run),
+    "lstm": partial(_text, lstm_run),
+    "table": _table,
+    "learned table": partial(_table, **{**LEARNED, "epochs": 3}),
+    "sequences": _sequences,
 }
-RECORDED = {
-    "recorded perceptron": Example(lambda folder: (mlp_run(record=True), two_parts())),
-    "recorded lstm": _text(lstm_run, record=True),
-}
+
+
+def _examples(part):
+    """Return the examples of a part of the table by name."""
+    return {
+        name: MAKERS[row["made"]](**{setting: value for setting, value in row.items() if setting != "made"})
+        for name, row in EXAMPLES[part].items()
+    }
+
+
 PROTOTYPES = {
     f"{name} by {engine}": Example(lambda folder, data=data: (prototypes_run(data), data), engine)
     for name, data in {"classes": make_dataset(validation=True), "numbers": make_regression()}.items()
     for engine in ("torch", "fused")
 }
-TRAINED = {
-    **PROTOTYPES,
-    "learned hash table": _table(**{**LEARNED, "epochs": 3}),
-    "hash table with an additive score": _table(**{**LEARNED, "epochs": 3}, similarity="additive", hidden=4),
-    "hash table with learned values": _table(**{**LEARNED, "epochs": 3}, project_values=True),
-    **RESUMED,
-}
-KINDS = {
-    **TRAINED,
-    "hash table": _table(),
-    "k-means": _fit("baseline", method="kmeans", prototypes=5),
-    "samples": _fit("baseline", method="samples", prototypes=5),
-    "kernel regression": _fit("kernel_regression", bandwidth=0.7),
-    "random forest": _fit("scikit_learn", method="random_forest", n_estimators=3),
-    "nca": _fit("scikit_learn", method="nca_knn", init="random", max_iter=2),
-    "boosting": _fit("scikit_learn", method="hist_gradient_boosting", max_iter=3, min_samples_leaf=2, max_features=0.5),
-    "centroids": _fit("scikit_learn", method="nearest_centroid"),
-}
+RESUMED, RECORDED = _examples("resumed"), _examples("recorded")
+TRAINED = PROTOTYPES | _examples("tables") | RESUMED
+KINDS = TRAINED | _examples("direct")
