@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from idwbench.attention import scores
 from idwbench.attention.scores import log_patch_weight
+from idwbench.data.columns import Columns
 from idwbench.exports.array_model import ArrayModel, array_model, squared_distances
 from idwbench.models.array_weights import softmax
 from idwbench.models.model_card import CARD_NAME, card_text, saved_model_card
@@ -49,7 +50,8 @@ def numpy_source(model: SavedModel) -> str:
 
     It has ``predict``, ``explain`` and, for a classifier, ``logits`` and ``predict_proba``; inputs are in the data's
     own units. All of it is computed in float64 from the model's float32 arrays; inputs are scaled to float32 first, as
-    the model does. Names of classes and of the data, which can hold any character, are written as ASCII.
+    the model does. Of a table ``features`` makes inputs of rows by the names of their columns. Names of classes and of
+    the data, which can hold any character, are written as ASCII.
     """
     arrays, card = array_model(model.network, model.patch_prototypes), saved_model_card(model)
     functions = _needed(arrays)
@@ -78,11 +80,17 @@ def numpy_source(model: SavedModel) -> str:
             *(f"{name} = {getattr(scores, name)!r}" for name in _CONSTANTS if name in used),
             "",
             *(f"\n{_plain(inspect.getsource(function))}" for function in functions),
+            *([] if model.columns is None else [f"COLUMNS = {_columns(model.columns)!a}", _template("table")]),
             _template("shared").format(weighting=arrays.weighting.__name__, score=_score(arrays)),
             _template("regressor" if targets else "classifier"),
             _template("explanation").format(outputs="predict" if targets else "logits"),
         ]
     )
+
+
+def _columns(columns: Columns) -> list[tuple[str, tuple[str, ...], float | str]]:
+    """Return the name of each column, its categories, and what stands for a missing value."""
+    return [(column.name, column.categories, column.fill) for column in columns.columns]
 
 
 def _template(name: str) -> str:

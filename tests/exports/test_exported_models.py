@@ -6,9 +6,11 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import onnx
+import pandas
 import pytest
 import skops.io
 import torch
@@ -16,7 +18,7 @@ from blob_data import make_dataset, make_regression
 from made_models import METHODS, NAMES, exact_outputs, far_inputs, hard_inputs, made_model, onnx_session, run_onnx
 
 import idwbench
-from idwbench import Results, export_model, model_card
+from idwbench import Results, export_model, model_card, run_config, train
 from idwbench.attention.records import Method
 from idwbench.attention.scores import METHODS as REGISTERED
 from idwbench.attention.scores import idw
@@ -28,6 +30,7 @@ from idwbench.exports.onnx_model import onnx_content
 from idwbench.exports.skops_model import TRUSTED_TYPES
 from idwbench.models.networks import initial_network, load_network
 from idwbench.models.patched_network import PatchedNetwork
+from idwbench.models.saved_model import stored_model
 from idwbench.runs.kinds.models import parse_model
 
 
@@ -361,3 +364,19 @@ def test_a_stored_network_is_exported_with_its_card_as_onnx_only(tmp_path):
     for name in ("model.py", "model.skops", "model.pt"):
         with pytest.raises(OutputError, match=r"a run of kind network can only be exported as \.onnx"):
             idwbench.export_model(run, tmp_path / name, results=results)
+
+
+def test_a_module_of_a_table_takes_rows_by_the_names_of_their_columns(tmp_path):
+    table = Path(__file__).parents[1] / "assets" / "penguins.csv"
+    config = run_config({"name": str(table), "label": "species", "drop": ["year"]}, prototypes=6, epochs=5)
+    model = stored_model(Results(tmp_path / "r.db"), train(config, tmp_path / "r.db"))
+    export_model(model, tmp_path / "birds.py")
+    birds = module_of((tmp_path / "birds.py").read_text())
+    frame = pandas.read_csv(table).drop(columns=["species", "year"])
+    rows = frame.head(20).to_dict("records")
+    np.testing.assert_array_equal(birds["features"](rows), [model.columns.row(row) for row in rows])
+    assert birds["predict"](birds["features"](rows)).tolist() == model.predict(frame.head(20)).tolist()
+    assert birds["features"]([{"island": "Dream"}])[0].tolist() == model.columns.row({"island": "Dream"}).tolist()
+    for row, problem in (({"island": "Drean"}, "'Drean' is not one of"), ({"iland": "Dream"}, "no column is called")):
+        with pytest.raises(ValueError, match=problem):
+            birds["features"]([row])
