@@ -209,7 +209,7 @@ class _Comparison:
         try:
             if n is not None:
                 return None if way in _NOT_TOGETHER else solve(self._base, demands[:n], self._rows).prototypes
-            patches = prototypes_alone(self._base, demands, self._states.take(self._wrong))[0]
+            patches = prototypes_alone(self._base, demands, self._states.take(self._wrong))
         except PatchError:
             return None
         if way in _PAPER:

@@ -90,7 +90,7 @@ class _Problem:
         self.demands = [one for one, need in zip(demands, needs, strict=True) if need]
         self.met = [one for one, need in zip(demands, needs, strict=True) if not need]
         self.states, self.labels = states.take(needs), np.array([one.label for one in self.demands])
-        self.alone, self.etas = prototypes_alone(base, self.demands, self.states)
+        self.alone = prototypes_alone(base, self.demands, self.states)
         self.largest = _LARGEST_GROWTH * float(np.abs(self.alone.values).max() + np.abs(self.states.outputs).max())
         self.is_widest = np.isnan(self.alone.radii)
         if rows is None and self.is_widest.any():
@@ -194,10 +194,11 @@ class _Problem:
 
     def _nearest(self, rest: Floats, shares: Floats, own: Mask) -> Floats:
         """Return the values from what the network alone gives to the logits (n, classes) and the patches' shares."""
-        labels, alone = self.labels[own], self.etas[own]
+        labels = self.labels[own]
         one_hot = np.eye(rest.shape[1])[labels]
-        fixed = self.alone.values[own] - alone[:, None] * one_hot
-        rest = rest + shares @ fixed
+        is_local = np.array([demand.kind == "local" for demand in self.demands])
+        fixed = self.states.outputs[own] * is_local[own, None]
+        rest, alone = rest + shares @ fixed, ((self.alone.values[own] - fixed) * one_hot).sum(1)
         scale = float(max(np.abs(rest).max(), np.abs(alone).max()))
         # η falls to 0 at most, and that of a formula stays.
         is_free = np.array([demand.is_free for demand in self.demands])
@@ -239,16 +240,16 @@ class _Problem:
         return PatchConflictError(conflicts, wishes="labels" if self.is_classification else "targets")
 
 
-def prototypes_alone(base: ArrayNetwork, demands: Sequence[Demand], states: States) -> tuple[PatchPrototypes, Floats]:
-    """Return a prototype for each demand as if it were the only one, with r = NaN where it is to be found, and the η.
+def prototypes_alone(base: ArrayNetwork, demands: Sequence[Demand], states: States) -> PatchPrototypes:
+    """Return a prototype for each demand as if it were the only one, with r = NaN where it is to be found.
 
     Raises:
         PatchError: an exact hit of a key, or a value that is too large.
     """
     if not demands:
-        return PatchPrototypes.none(base.keys.shape[1], base.values.shape[1]), np.empty(0)
+        return PatchPrototypes.none(base.keys.shape[1], base.values.shape[1])
     own_peak = log_peak(base)
-    shapes, values, etas = [], [], []
+    shapes, values = [], []
     for demand, log_sum, outputs in zip(demands, states.log_sum.tolist(), states.outputs, strict=True):
         if np.isposinf(log_sum):
             raise PatchError(f"{demand.name} is a key, which outweighs every patch with ε = 0", hint="train with ε > 0")
@@ -256,19 +257,17 @@ def prototypes_alone(base: ArrayNetwork, demands: Sequence[Demand], states: Stat
         radius = np.nan if demand.radius_given is None else demand.radius_given
         shape = (peak, radius, demand.steepness) if demand.kind == "local" else exact_shape(base)
         ratio = float(np.exp(min(log_sum - shape[0], 700.0)))
-        eta, value = 0.0, np.zeros_like(outputs) if demand.kind != "local" else outputs.copy()
+        value = outputs.copy() if demand.kind == "local" else np.zeros_like(outputs)
         with np.errstate(over="ignore", invalid="ignore"):
             if demand.label is None:
                 target = np.array(demand.target)
                 value = target + ratio * (target - outputs)
             else:
                 printed = 1 + np.exp(-shape[0] * (shape[2] - 1))
-                eta = demand.eta(outputs, ratio, float(printed))
-                value[demand.label] += eta
+                value[demand.label] += demand.eta(outputs, ratio, float(printed))
         shapes.append(shape)
         values.append(value)
-        etas.append(eta)
     if not np.abs(values).max() < _LARGEST_VALUE:
         raise PatchError("what is wanted needs a value that is too large", hint="ask for less")
     queries = np.stack([demand.query for demand in demands])
-    return PatchPrototypes(queries, np.array(values), *np.array(shapes, np.float64).T), np.array(etas)
+    return PatchPrototypes(queries, np.array(values), *np.array(shapes, np.float64).T)

@@ -123,7 +123,7 @@ def _patches(base: ArrayNetwork, cases: Cases, states: States, name: str = "exac
     """Return the patches of cases with these states by one of `CRITERIA`; keys and weights are the same by each."""
     pairs = zip(cases[0], cases[1].tolist(), strict=True)
     demands = [Demand(query=query, label=label, **CRITERIA[name]) for query, label in pairs]
-    return prototypes_alone(base, demands, states)[0]
+    return prototypes_alone(base, demands, states)
 
 
 def _of_all(needs: NDArray[np.bool_], numbers: NDArray[Any], other: float) -> NDArray[Any]:
