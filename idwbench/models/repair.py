@@ -185,7 +185,8 @@ def _demand(
         if isinstance(x := line.x, str):
             query = find_input(x, model.config, model, data_dir, load)
         else:
-            query, x = model.scale(x), np.asarray(x, np.float64).reshape(-1).tolist()
+            query, features = model.scale(x), x if model.columns is None else model.columns.row(x)
+            x = np.asarray(features, np.float64).reshape(-1).tolist()
         if settings is not None:
             return Demand(query=query, **_wish(model, line, settings), name=line.name, x=x, **settings)
     except IdwbenchError as error:

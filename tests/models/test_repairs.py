@@ -4,11 +4,13 @@ import dataclasses
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from array_models import saved_array_model
 from case_tables import case_table
 
+from idwbench.data.columns import Columns
 from idwbench.data.loading import load_dataset
 from idwbench.errors import DatasetError, ModelFileError, PatchConflictError, PatchError
 from idwbench.models.imported import import_prototypes
@@ -96,6 +98,17 @@ def test_an_input_with_its_label_changes_nothing(moons):
         assert moons.patch([0.75, 0.25], label, **settings) is moons
     assert len(moons.patch([0.75, 0.25], label, margin=2).patch_prototypes) == 1
     assert repair(moons, [PatchLine("0.75,0.25", str(label))]).is_changed is False
+
+
+def test_an_input_of_named_columns_may_be_a_mapping_or_a_row_of_a_frame(moons):
+    named = dataclasses.replace(moons, columns=Columns.of_numbers(["east", "north"]))
+    by_name = {"north": 1.0, "east": 0.0}
+    for x in (by_name, pd.Series(by_name)):
+        assert named.patch(x, 1).repairs.records == moons.patch([0.0, 1.0], 1).repairs.records
+    frame = pd.DataFrame([by_name])[["east", "north"]]
+    assert named.patch_all(frame, [1]).predict(frame) == moons.patch([0.0, 1.0], 1).predict([[0.0, 1.0]])
+    with pytest.raises(PatchError, match="x: no column is called 'west'"):
+        named.patch({"west": 1.0}, 1)
 
 
 @pytest.mark.parametrize("amounts", [{}, {"margin": 1.0}, {"confidence": 0.9}])
