@@ -58,3 +58,8 @@ def stored_run(
         n_parameters=n_parameters if complete else None,
         diverged_epoch=3 if state == "diverged" else None,
     )
+
+
+def columns(*tables):
+    """Return the texts of all columns of tables by name."""
+    return {column.name: column.texts for table in tables for column in table.columns}

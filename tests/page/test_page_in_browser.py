@@ -17,9 +17,9 @@ SCRIPTS = YAML(typ="safe").load(Path(__file__).with_name("scripts.yaml"))
 
 @pytest.fixture
 def opened(browser):
-    """Return a function that opens a page with a width of the window and a colour scheme."""
+    """Return a function that opens a page at a group, with a width of the window and a colour scheme."""
 
-    def open_page(path, width=1280, scheme="light"):
+    def open_page(path, group=None, width=1280, scheme="light"):
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         feature = {"name": "prefers-color-scheme", "value": scheme}
@@ -27,6 +27,8 @@ def opened(browser):
         browser.get("about:blank")
         browser.get_log("browser")  # forget those of other pages
         browser.get(path.as_uri())
+        if group is not None:
+            show(browser, group)
         return browser
 
     return open_page
@@ -82,8 +84,7 @@ def test_the_page_draws_all_charts_without_an_error_and_axe_finds_nothing_seriou
 
 
 def test_a_click_on_a_head_sorts_numbers_as_such_and_a_second_click_turns_the_order(opened, filled_page):
-    browser = opened(filled_page)
-    show(browser, "moons")
+    browser = opened(filled_page, "moons")
     ranks = column(browser, "rank")
     head = next(head for head in shown(browser, f"{BOARD} thead th") if head.text == "test")
     for order in ("descending", "ascending"):
@@ -103,8 +104,7 @@ def test_a_click_on_a_head_sorts_numbers_as_such_and_a_second_click_turns_the_or
 
 
 def test_the_keyboard_sorts_and_filters(opened, filled_page):
-    browser = opened(filled_page)
-    show(browser, "moons")
+    browser = opened(filled_page, "moons")
     head = next(head for head in shown(browser, f"{BOARD} thead th") if head.text == "method")
     button = head.find_element(By.TAG_NAME, "button")
     browser.execute_script("arguments[0].focus()", button)
@@ -139,9 +139,7 @@ def test_a_key_shows_its_values_and_its_nearest_training_images(opened, filled_p
 
 
 def test_names_and_errors_of_users_are_text_and_not_html_and_states_are_counted(opened, filled_page, half_filled_page):
-    browser = opened(filled_page)
-    assert f"a{EVIL}" in groups(browser)
-    show(browser, f"a{EVIL}")
+    browser = opened(filled_page, f"a{EVIL}")
     assert shown(browser, "h1")[0].text == f"a{EVIL}"
     assert "onerror" in shown(browser, ".lead")[0].text
     assert browser.title == "Results · idwbench"
@@ -167,8 +165,7 @@ def test_the_page_fits_a_window_and_at_1280_pixels_with_the_last_column(opened, 
 
 def test_a_printed_page_has_all_charts_of_its_group(opened, filled_page):
     """The file of a group that nobody has scrolled is as large as that of one whose charts are drawn."""
-    browser = opened(filled_page)
-    show(browser, "moons")
+    browser = opened(filled_page, "moons")
     unseen = len(browser.execute_cdp_cmd("Page.printToPDF", {})["data"])
     assert draw_all(browser) > 4
     assert unseen == pytest.approx(len(browser.execute_cdp_cmd("Page.printToPDF", {})["data"]), rel=0.02)
@@ -177,8 +174,7 @@ def test_a_printed_page_has_all_charts_of_its_group(opened, filled_page):
 
 
 def test_the_switch_changes_the_colours_of_the_page_and_of_its_charts(opened, filled_page):
-    browser = opened(filled_page)
-    show(browser, "moons")
+    browser = opened(filled_page, "moons")
     draw_all(browser)
     line = "return document.querySelector('.group:not([hidden]) .plot svg .mark-line path').getAttribute('stroke')"
     before = browser.execute_script(line)
@@ -192,8 +188,7 @@ def test_the_switch_changes_the_colours_of_the_page_and_of_its_charts(opened, fi
 
 
 def test_the_address_opens_a_group(opened, filled_page):
-    browser = opened(filled_page)
-    show(browser, "moons")
+    browser = opened(filled_page, "moons")
     address = browser.current_url
     browser.get("about:blank")
     browser.get(address)

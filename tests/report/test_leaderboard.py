@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from case_tables import case_table
 from scipy.stats import rankdata
-from stored_runs import stored_run
+from stored_runs import columns, stored_run
 
 from idwbench.errors import ConfigError
 from idwbench.report.by_dataset import by_dataset
@@ -243,17 +243,13 @@ def report(accuracies):
     return summarise(runs)
 
 
-def columns(tables):
-    return {column.name: column.texts for table in tables for column in table.columns}
-
-
 def test_a_cell_is_a_mean_with_its_spread_the_best_is_marked_and_ranks_are_over_all_data_sets(report, accuracies):
     tables = by_dataset(report)
     assert [[column.name for column in table.columns] for table in tables] == [
         ["method", "setting", "prototypes", "two_moons", "digits", "iris", "wine"],
         ["method", "setting", "prototypes", "blobs", "rank"],
     ]
-    found = columns(tables)
+    found = columns(*tables)
     assert found["method"] == ["knn", "svc", "idw"] and found["prototypes"] == ["–", "–", "8"]
     for name, of_models in zip(SETS, 100 * accuracies, strict=True):
         assert found[name] == [f"{values.mean():.2f} ± {values.std(ddof=1):.2f}" for values in of_models]
@@ -261,7 +257,7 @@ def test_a_cell_is_a_mean_with_its_spread_the_best_is_marked_and_ranks_are_over_
     for name, means in zip(SETS, accuracies.mean(2), strict=True):
         assert marked[name] == np.isclose(means, means.max(), rtol=1e-12).tolist()
     ranks = rankdata(-accuracies.mean(2), axis=1).mean(0)
-    assert columns(by_dataset(report))["rank"] == [f"{rank:.1f}" for rank in ranks]
+    assert columns(*by_dataset(report))["rank"] == [f"{rank:.1f}" for rank in ranks]
     assert render(by_dataset(report), "csv") == render(section_tables(report), "csv")
     assert len(json.loads(render(by_dataset(report), "json"))) == len(SETS) * len(MODELS)
 
@@ -269,14 +265,14 @@ def test_a_cell_is_a_mean_with_its_spread_the_best_is_marked_and_ranks_are_over_
 def test_a_model_that_a_data_set_lacks_has_no_mean_rank():
     pairs = [(name, model) for name in SETS[:2] for model in MODELS if name != "digits" or "kind" in model]
     runs = [stored_run(0.8, dataset=name, **settings_of(model)) for name, model in pairs]
-    found = columns(by_dataset(summarise(runs)))
+    found = columns(*by_dataset(summarise(runs)))
     assert found["digits"] == ["80.00", "80.00", "–"]
     assert found["rank"] == ["1.8", "1.8", "–"]
 
 
 def test_the_split_can_be_chosen_and_is_named(report):
     shown = by_dataset(report, "train")
-    assert columns(shown)["iris"] == ["90.00 ± 0.00"] * 3
+    assert columns(*shown)["iris"] == ["90.00 ± 0.00"] * 3
     assert "on the split train" in shown[0].caption
 
 

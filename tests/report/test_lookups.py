@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from stored_runs import stored_run
+from stored_runs import columns, stored_run
 
 from idwbench.errors import ConfigError
 from idwbench.report.capacity_slopes import capacity_tables, expected_capacity, slopes_table
@@ -125,14 +125,10 @@ def capacities(items, noise=0.2, seeds=(0, 1)):
     return Capacities(of, 0.99, found, None)
 
 
-def cells(table):
-    return {column.name: column.texts for column in table.columns}
-
-
 def test_slopes_below_and_above_the_middle_are_those_of_the_power_laws_there():
     low, high = 1.25, 0.5
     table = slopes_table([capacities(lambda d, seed: 2.0 * min(d, 64) ** low * max(1, d / 64) ** high)])
-    found = cells(table)
+    found = columns(table)
     assert found["dimensions"] == ["8 to 64", "64 to 512"] and found["slope b"] == ["1.25", "0.50"]
     assert found["items"] == ["27 to 362", "362 to 1,024"]
     assert found["95 % interval"] == ["1.25 to 1.25", "0.50 to 0.50"]
@@ -149,7 +145,7 @@ def test_dimensions_with_a_seed_that_is_out_of_range_are_not_fitted_and_too_few_
     each.by_dimensions[8][1] = Capacity(2.0, "below")
     for d in (256, 512):
         each.by_dimensions[d][0] = Capacity(100.0, "above")
-    found = cells(slopes_table([each]))
+    found = columns(slopes_table([each]))
     assert found["dimensions"] == ["16 to 64", "64 to 512"]
     assert found["slope b"][1] == found["items"][1] == "–" != found["slope b"][0]
 

@@ -5,7 +5,7 @@ import statistics
 from dataclasses import replace
 
 import pytest
-from stored_runs import stored_run
+from stored_runs import columns, stored_run
 
 from idwbench.report.dual_form import dual_form
 from idwbench.report.render import render
@@ -49,10 +49,6 @@ def perceptron(dataset=SEQUENCE, seed=0, state="complete", depth=2, **settings):
 @pytest.fixture
 def table():
     return dual_form([perceptron(data, seed) for seed in range(3) for data in (SEQUENCE, MNIST, JOINT)])
-
-
-def columns(table):
-    return {column.name: column.texts for column in table.columns}
 
 
 def test_accuracies_are_means_over_seeds_for_each_part_beside_the_published(table):
