@@ -14,6 +14,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from case_tables import case_table
 from texts import lstm_run, text_dataset, text_file
 
 from idwbench import machine, run_config
@@ -190,17 +191,7 @@ def test_what_fits_passes_and_small_amounts_are_not_looked_up(free, monkeypatch)
     check_memory(2**30 - 1, "it", ConfigError)
 
 
-MLP = {"kind": "network", "encoder": "mlp"}
-SIZES = [
-    ({}, "prototypes"),
-    (MLP, "width"),
-    ({**MLP, "head": "idw"}, "prototypes"),
-    ({"kind": "mlp"}, "width"),
-    ({"kind": "lstm_lm"}, "embedding"),
-]
-
-
-@pytest.mark.parametrize(("settings", "setting"), SIZES)
+@pytest.mark.parametrize(("settings", "setting"), case_table("wrong_sizes")["memory"])
 def test_an_absurd_size_of_a_model_or_of_its_batch_is_refused(settings, setting, free, tmp_path):
     free(16 * 10**9)
     text = text_file(tmp_path)

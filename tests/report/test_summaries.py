@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from case_tables import case_table
 from stored_runs import stored_run
 
 from idwbench.attention.scores import METHODS
@@ -160,15 +161,7 @@ def test_the_papers_table_1_stands_beside_its_six_methods_and_no_other_model():
     assert not any("did not" in note for note in section.notes)
 
 
-@pytest.mark.parametrize(
-    ("dataset", "expected"),
-    [
-        ({"name": "two_moons", "seed": 3, "holdout_per_class": 10}, {"paper": 0.975, "authors": 0.975}),
-        ({"name": "two_moons", "noise": 0.3}, {}),
-        ({"name": "two_moons", "validation": 20}, {}),
-        ("fashion_mnist", {}),
-    ],
-)
+@pytest.mark.parametrize(("dataset", "expected"), case_table("references"))
 def test_a_reference_belongs_to_the_same_data_and_another_protocol_is_stated_beside_it(dataset, expected):
     (section,) = summarise([stored_run(dataset=dataset, prototypes=16)])
     found = references(section.rows[0])

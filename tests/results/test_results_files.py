@@ -69,14 +69,7 @@ def test_a_url_that_cannot_work_is_refused(db, message):
         Results(db)
 
 
-@pytest.mark.parametrize(
-    ("url", "driver", "hint"),
-    [
-        ("postgresql://me:secret@host/results", "psycopg", "pip install 'idwbench[postgres]'"),
-        ("postgresql+psycopg2://host/results", "psycopg2", "pip install psycopg2-binary"),
-        ("postgresql+pg8000://host/results", "pg8000", "pip install pg8000"),
-    ],
-)
+@pytest.mark.parametrize(("url", "driver", "hint"), WRONG["drivers"])
 def test_the_package_of_a_missing_driver_is_suggested_without_a_password(monkeypatch, url, driver, hint):
     monkeypatch.setitem(sys.modules, driver, None)
     with pytest.raises(ResultsError) as caught:

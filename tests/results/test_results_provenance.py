@@ -2,6 +2,7 @@ import shutil
 import subprocess
 
 import pytest
+from case_tables import case_table
 
 from idwbench.results import provenance
 from idwbench.results.provenance import checkout_of, cpu_model
@@ -74,15 +75,7 @@ def test_changes_are_counted_and_known_by_a_checksum_of_their_content(package):
     assert known(package)["changed_files"] == 3
 
 
-@pytest.mark.parametrize(
-    ("content", "model"),
-    [
-        ("core\t: 0\nmodel name\t: Example: 9 @ 3 GHz\ncore\t: 1\nmodel name\t: Other\n", "Example: 9 @ 3 GHz"),
-        ("processor\t: 0\n", "riscv64"),
-        ("model name\t:\n", "riscv64"),
-        (None, "riscv64"),
-    ],
-)
+@pytest.mark.parametrize(("content", "model"), case_table("processors"))
 def test_the_processor_is_known_by_its_model_or_else_by_the_platform(tmp_path, monkeypatch, content, model):
     if content is not None:
         (tmp_path / "cpuinfo").write_text(content)

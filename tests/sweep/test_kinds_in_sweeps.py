@@ -29,7 +29,7 @@ from idwbench.sweep.spec import plan, read_sweep
 # By data set the blocks of a grid, and the number of runs of each with two seeds.
 TABLE = case_table("kinds_in_sweeps")
 SWEEPS = {one["data"]: one["blocks"] for one in TABLE.values()}
-MOONS, TEXT = (TABLE[name]["data"] for name in ("two_moons", "text"))
+MOONS = TABLE["two_moons"]["data"]
 # Metrics of the cost of a training, which differ from one to the next.
 COSTS = {"seconds_per_step", "activation_memory", "fit_seconds", "predict_seconds"}
 
@@ -125,19 +125,11 @@ def test_only_prototypes_have_a_model_file_and_no_run_lacks_a_measure(stored):
                 stored_model(results, run)
 
 
-@pytest.mark.parametrize(
-    ("dataset", "block", "message"),
-    [
-        (MOONS, "{kind: network, encoder: conv}", "encoder 'conv' needs images"),
-        ("iris", "{kind: scikit_learn, method: knn, n_neighbors: [1, 121]}", "at most 120, the number of training row"),
-        ("iris", "{kind: baseline, method: kmeans_per_class, prototypes: 121}", r"at most 1\d+, the number of dist"),
-        (MOONS, "{kind: patch_study, method: idw, prototypes: [2, 41], initialisation: samples}", "expected at most 2"),
-        (TEXT, "{kind: lstm_lm, context: 4000}", "the training text is too short: "),
-    ],
-)
+@pytest.mark.parametrize(("dataset", "block", "message"), case_table("wrong_sizes")["data"])
 def test_data_that_does_not_fit_a_model_is_refused_before_anything_is_trained(tmp_path, db, dataset, block, message):
+    data = TABLE[dataset]["data"] if dataset in TABLE else dataset
     with pytest.raises(ConfigError, match=message):
-        run_sweep(sweep_file(tmp_path, dataset, block), db, jobs=1)
+        run_sweep(sweep_file(tmp_path, data, block), db, jobs=1)
     assert {run.state for run in Results(db).find_runs()} == {"planned"}
 
 
