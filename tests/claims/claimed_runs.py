@@ -3,7 +3,6 @@
 import functools
 from dataclasses import replace
 
-import numpy as np
 from stored_runs import stored_run
 
 from idwbench.claims.evidence import Evidence
@@ -12,7 +11,6 @@ from idwbench.errors import ResultsError
 from idwbench.results.frame import runs_frame
 from idwbench.runs.config import run_config
 
-SIX_METHODS = ("fc_relu", "scaled_dot", "neg_dist", "gaussian", "inv_dist", "idw")
 COMPUTED = dict.fromkeys((6, 7, 8, 9, 10), "holds") | dict.fromkeys((12, 20), "does not hold")
 
 
@@ -38,16 +36,6 @@ class Runs:
                 self.stored_arrays[key] = arrays(seed)
         return self
 
-    def measured(self, metric, means, prototypes=(16,), **settings):
-        """Add runs of methods with a metric about its mean, no two of them equal; those without a mean are left out."""
-        of_accuracy = "test" if settings.get("dataset") == "mnist" else "holdout"
-        split = of_accuracy if metric == "accuracy" else "train"
-        for method, mean in means.items():
-            for n in prototypes if mean is not None else ():
-                values = {(split, metric): functools.partial(about, mean, method)}
-                self.add(values, method=method, prototypes=n, **settings)
-        return self
-
     def run_table(self, *, dataset, facts):
         return runs_frame(run for run in self.runs if run.dataset == dataset)
 
@@ -66,16 +54,6 @@ class Runs:
     def judge(self, number):
         """Return the verdict on one claim alone."""
         return judge(self.evidence, CLAIMS[number - 1])
-
-
-def about(mean, word, seed):
-    return mean + jitter(seed, word)
-
-
-@functools.cache
-def jitter(seed, word):
-    """Return a number within ±0.002 that depends on the seed and a word."""
-    return 0.002 * float(np.random.default_rng([seed, *word.encode()]).uniform(-1, 1))
 
 
 @functools.cache

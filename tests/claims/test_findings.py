@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from case_tables import case_table
-from claimed_runs import COMPUTED, SIX_METHODS, Runs
+from cases import CASES
+from claimed_runs import COMPUTED, Runs
 from scipy.stats import ttest_1samp
 
 from idwbench.claims.definitions import Claim, Series, combine, difference
@@ -145,8 +146,8 @@ DOCS = Path(__file__).parents[2] / "docs" / "claims.md"
 @pytest.fixture(scope="module")
 def half_filled():
     """One sweep of two is complete, older runs have no quality, and another has one seed."""
-    runs = Runs().measured("accuracy", dict.fromkeys(SIX_METHODS, 0.9) | {"idw": 0.99}, (2, 16, 128))
-    runs.measured("coverage", {"idw": 0.2}, seeds=[0], power=4)
+    runs = Runs()
+    CASES["half filled"](runs, 0)
     return [judge(runs.evidence, claim) for claim in CLAIMS]
 
 
