@@ -31,18 +31,6 @@ def about(mean, spread=0.0):
     return lambda seed: mean + spread * sign(seed)
 
 
-def measured(runs, split, metric, mean, spread=0.0, **settings):
-    runs.add({(split, metric): about(mean, spread)}, **{"seeds": SEEDS, **settings})
-
-
-def accuracies(runs, first, others, numbers, mean, spread, dataset="two_moons", other=0.9):
-    split = "test" if dataset == "mnist" else "holdout"
-    for n in numbers:
-        measured(runs, split, "accuracy", mean, spread, method=first, prototypes=n, dataset=dataset)
-        for method in others:
-            measured(runs, split, "accuracy", other, method=method, prototypes=n, dataset=dataset)
-
-
 def study(runs, changed=3, loss=0.001, influence=(1,), n=16, dataset="two_moons", size=2, far=0.001, **settings):
     """Add studies of three patched cases and three that need none; patches of other sizes have hardly an effect."""
     split = "test" if dataset == "mnist" else "holdout"
@@ -79,10 +67,6 @@ def little_change(runs, side):
 def no_damage(runs, side):
     for n in (16, 128):
         study(runs, loss=about(0.005 - 0.004 * side, 0.001), n=n)
-
-
-def table_1(runs, side):
-    accuracies(runs, "idw", ["fc_relu", "scaled_dot"], [20], {1: 0.88, 0: 0.87, -1: 0.8}[side], 0.002, "mnist", 0.95)
 
 
 def cell(runs, accuracy, coverage=0.15, power=2.0, epsilon=1e-3, **settings):
@@ -175,6 +159,6 @@ def from_table(rows):
 
 CASES = {
     **{number: from_table(rows) for number, rows in case_table("claimed_runs").items()},
-    **{11: decay, 13: little_change, 14: table_1, 19: no_damage, 21: instability, 22: density, 33: capacity},
+    **{11: decay, 13: little_change, 19: no_damage, 21: instability, 22: density, 33: capacity},
     24: cost_of_interpretability,
 }

@@ -1,7 +1,7 @@
 """Each empirical claim, with runs on both sides of it and in between; and which runs its rule takes."""
 
 import pytest
-from cases import CASES, DIGITS, DOT, SEEDS, VIT, about, accuracies, decay, study
+from cases import CASES, SEEDS, decay, study
 
 from idwbench.claims.verdicts import CLAIMS
 
@@ -46,7 +46,7 @@ def test_influence_far_from_a_patch_refutes_a_sharp_decay(runs):
 
 
 def test_idw_must_be_below_other_methods_on_mnist(runs):
-    accuracies(runs, "idw", ["fc_relu", "scaled_dot"], [20], 0.88, 0.002, "mnist", 0.85)
+    CASES["above other methods on MNIST"](runs, 0)
     assert "idw − fc_relu, MNIST: +3.00 points" in runs.judge(14).reason
 
 
@@ -68,23 +68,12 @@ def test_patches_of_each_size_are_judged_and_the_verdict_is_that_of_the_authors(
 
 
 def test_the_learning_rate_is_that_of_the_best_validation_and_not_of_the_best_test(runs):
-    def vit(mean, validation, seeds=SEEDS, **settings):
-        metrics = {("test", "accuracy"): about(mean, 0.001), ("validation", "accuracy"): validation}
-        runs.add(metrics, seeds=seeds, **settings)
-
-    vit(0.96, 0.96, **DOT)
-    for mean, validation, rate in ((0.94, 0.97, 0.01), (0.99, 0.90, 0.001)):
-        vit(mean, validation, **VIT, attention_power=2.0, learning_rate=rate)
-    vit(0.99, 0.99, [0], **VIT, attention_power=2.0, learning_rate=0.1)  # few seeds
+    CASES["rates by validation"](runs, 0)
     assert runs.judge(25).verdict == "does not hold"
 
 
 def test_the_share_of_changed_predictions_is_that_of_all_other_test_inputs(runs):
-    """A patch changes 5 of 342 right test predictions on average; 18 of 360 inputs are wrong."""
-    for encoder in ("mlp", "conv"):
-        metrics = {("test", "accuracy"): 0.95, ("cases", "patched"): 18, ("test", "changed_authors"): 5.0}
-        settings = {"kind": "network", "dataset": DIGITS, "seeds": SEEDS, "encoder": encoder, "head": "idw"}
-        runs.add({**metrics, ("test", "changed_exact"): 0.01}, prototypes=20, **settings)
+    CASES["changes of heads"](runs, 0)
     judged = runs.judge(30)
     assert judged.decisive.effect == pytest.approx(100 * 5 / 360)
     assert judged.remarks[0].startswith("With the exact η: holds (other test predictions changed by a patch")

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from cases import DISTANCES, EDGES, SEEDS, about, cell, measured
+from cases import CASES, DISTANCES, EDGES, SEEDS, about, cell
 from scipy.stats import spearmanr
 
 from idwbench.attention.scores import METHODS
@@ -23,9 +23,7 @@ def moons():
 
 
 def test_coverage_is_shown_beside_that_of_k_means_and_random_points(runs):
-    for method, value in (("kmeans", 0.125), ("samples", 0.25)):
-        measured(runs, "train", "coverage", value, kind="baseline", method=method, prototypes=16)
-    measured(runs, "train", "coverage", 0.15, method="idw", prototypes=16)
+    CASES["coverage of baselines"](runs, 0)
     assert "Mean coverage with 16 prototypes: idw 0.15, kmeans 0.125, samples 0.25." in runs.judge(4).remarks
 
 
@@ -52,8 +50,7 @@ def test_the_measure_of_density_is_the_distance_to_the_tenth_neighbour(moons):
 
 
 def test_other_epsilons_are_remarks(runs):
-    for power, epsilon in product((1.0, 2.0), (1e-3, 0.1)):
-        cell(runs, about(0.99 if power == 2 else 0.9), power=power, epsilon=epsilon)
+    CASES["two epsilons"](runs, 0)
     assert runs.judge(17).remarks == ("Accuracy: p=1 − p=2: −9 at ε = 0.1.",)
 
 
