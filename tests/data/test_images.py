@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from case_tables import case_table
 
 from idwbench.data import images
 from idwbench.data.dataset import Scaling, array_sha256
@@ -218,14 +219,7 @@ def test_the_first_mirror_with_the_official_file_serves_it(mirrors, server, tmp_
         assert output.out == "" and "downloading http://127.0.0.1" in output.err and output.err.endswith(end)
 
 
-@pytest.mark.parametrize(
-    ("mirrors", "reasons"),
-    [
-        ("{server}/missing/", ["/missing/: HTTP Error 404"]),
-        ("{server}/altered/ {server}/cut/", ["/altered/: sent a file whose SHA-256 begins with", "/cut/: "]),
-        ("http://127.0.0.1:1/x/", ["http://127.0.0.1:1/x/: ", "refused"]),
-    ],
-)
+@pytest.mark.parametrize(("mirrors", "reasons"), case_table("wrong_inputs")["mirrors"])
 def test_a_failed_download_gives_one_line_with_each_reason_and_leaves_no_file(mirrors, reasons, server, tmp_path):
     with pytest.raises(DatasetError) as caught:
         download(mirrors.format(server=server).split(), tmp_path / "raw" / "labels.gz", SHA256)

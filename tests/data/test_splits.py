@@ -7,7 +7,7 @@ from case_tables import case_table
 from idwbench.data.loading import load_dataset
 from idwbench.data.preparation import random_stream, split_rows
 from idwbench.errors import DatasetError
-from idwbench.runs.datasets import NpzConfig, SineConfig, TwoMoonsConfig, parse_dataset
+from idwbench.runs.datasets import NpzConfig, TwoMoonsConfig, parse_dataset
 
 UNEVEN = np.repeat([3, 1, 7], [50, 5, 1])
 
@@ -86,17 +86,10 @@ def test_one_huge_row_shows_that_validation_rows_do_not_scale(tmp_path):
     assert [part.scaling.std.max() > 1000 for part in parts] == has_huge_row
 
 
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        (TwoMoonsConfig(validation=199), r"at most 198 rows, as one of each class of the 200 training rows"),
-        (TwoMoonsConfig(train_per_class=1, validation=0.5), "at most 0 rows"),
-        (SineConfig(validation=100), r"at most 99 rows, as one of the 100 training rows"),
-    ],
-)
-def test_more_validation_rows_than_can_be_spared_are_refused(config, message):
+@pytest.mark.parametrize(("settings", "message"), case_table("wrong_inputs")["validation_rows"])
+def test_more_validation_rows_than_can_be_spared_are_refused(settings, message):
     with pytest.raises(DatasetError, match=message) as caught:
-        load_dataset(config)
+        load_dataset(parse_dataset(settings))
     assert caught.value.location == ("validation",)
     largest = load_dataset(TwoMoonsConfig(validation=198))
     assert np.bincount(largest.train.labels).tolist() == [1, 1]

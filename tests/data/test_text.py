@@ -151,14 +151,7 @@ def test_wikitext_2_is_trained_on_the_one_file_and_tested_on_the_other_in_its_ow
     assert_parts(data, train=train, test=["\n", "\n", "A", "<unk>", ".", "\n"])
 
 
-@pytest.mark.parametrize(
-    ("file", "settings", "sizes"),
-    [
-        (AESOP, {"name": "aesop"}, [101_826, 11_314, 12_571, 92]),
-        (AESOP, {"name": "aesop", "tokens": "words"}, [26_624, 2_958, 3_287, 3_075]),
-        ("wikitext-2/valid.txt", {"name": "wikitext_2"}, [1_008_172, 112_019, 1_255_018, 120]),
-    ],
-)
+@pytest.mark.parametrize(("file", "settings", "sizes"), case_table("inputs")["text_sizes"])
 def test_the_real_texts_have_the_sizes_in_the_docs(data_dir, file, settings, sizes):
     if not (data_dir / file).exists():
         pytest.skip(f"the folder in IDWBENCH_DATA has no {file}")

@@ -90,13 +90,7 @@ def test_the_same_figure_gives_the_same_bytes(tmp_path, suffix, magic):
     assert dict(matplotlib.rcParams) == before
 
 
-@pytest.mark.parametrize(
-    ("name", "problem", "hint"),
-    [
-        ("a.pnj", "cannot write a figure as '.pnj'", "did you mean '.png'?"),
-        ("none", "the file of a figure has no suffix", "expected .pdf, .png, .svg"),
-    ],
-)
+@pytest.mark.parametrize(("name", "problem", "hint"), case_table("wrong_inputs")["figure_files"])
 def test_another_suffix_or_none_is_refused_and_nothing_is_written(tmp_path, name, problem, hint):
     with pytest.raises(ConfigError) as caught:
         save_figure(Figure(), tmp_path / name)
