@@ -100,7 +100,7 @@ def accuracy_by_length_figure(selection: Selection) -> Figure:
         config = section.config.dataset
         assert isinstance(config, SequencePairsConfig)
         title = f"{header} ({config.shortest} to {config.longest})"
-        panels.append(Panel(title, lines_of(_points(selection, rows), styles)))
+        panels.append(Panel(title, [line for row in rows for line in lines_of(_points(selection, row), styles)]))
     caption = (
         f"line: mean over {seeds_label(n_seeds)}; band: mean ± sample standard deviation, within their range; "
         "in brackets the lengths of the training"
@@ -109,10 +109,9 @@ def accuracy_by_length_figure(selection: Selection) -> Figure:
     return draw_rows([PanelRow("", y, panels[:_MOST_ROWS])], x, [caption], shared=True, height=2.6)
 
 
-def _points(selection: Selection, rows: Sequence[Row]) -> Iterator[tuple[str, float, int, float]]:
-    """Yield the label of each model, and the exact match of its seeds by length."""
-    for row in rows:
-        for run in row.complete:
-            arrays = selection.store.load_arrays(run.run_key)
-            for length, value in zip(arrays["lengths"], arrays["exact_match_by_length"], strict=True):
-                yield row_label(row), float(length), run.config.seed, float(value)
+def _points(selection: Selection, row: Row) -> Iterator[tuple[str, float, int, float]]:
+    """Yield the label of a model, and the exact match of its seeds by length."""
+    for run in row.complete:
+        arrays = selection.store.load_arrays(run.run_key)
+        for length, value in zip(arrays["lengths"], arrays["exact_match_by_length"], strict=True):
+            yield row_label(row), float(length), run.config.seed, float(value)

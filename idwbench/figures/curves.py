@@ -79,7 +79,7 @@ def _rows(selection: Selection, section: Section, points: Points, *, has_heading
         for count in counts[:_MOST_COLUMNS]:
             title = count_label(count, "prototype") if count else "without prototypes" if any(counts) else ""
             chosen = [row for row in models if row.model.prototypes == count and _label(row.model) in styles]
-            panels.append(Panel(title, _lines(chosen, points, which, styles)))
+            panels.append(Panel(title, [line for row in chosen for line in _lines(row, points, which, styles)]))
         if any(panel.lines for panel in panels):
             rows.append(PanelRow(section.title if has_heading and not rows else "", axis, panels))
     return rows
@@ -107,11 +107,10 @@ def _label(model: ModelConfig) -> str:
     return " ".join(filter(None, (model.method, model.parameters_label)))
 
 
-def _lines(rows: Sequence[Row], points: Points, which: tuple[str, str], styles: Mapping[str, Style]) -> list[Line]:
-    """Return the lines of models with several epochs: the values of all seeds, NaN where a run has none."""
+def _lines(row: Row, points: Points, which: tuple[str, str], styles: Mapping[str, Style]) -> list[Line]:
+    """Return the line of a model with several epochs: the values of all seeds, NaN where a run has none."""
     found = (
         (_label(row.model), point.epoch, seed, point.values[which])
-        for row in rows
         for seed, run in enumerate(row.complete)
         for point in points[run.run_key]
         if which in point.values

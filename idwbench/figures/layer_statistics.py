@@ -44,8 +44,8 @@ def layer_statistics_figure(selection: Selection) -> Figure:
     rows = rows[:_MOST_LINES]
     labels = _labels(rows)
     table = pandas.concat(
-        _measured(label, seed, selection.store.load_arrays(run.run_key))
-        for label, row in zip(labels, rows, strict=True)
+        _measured(selection.store.load_arrays(run.run_key)).assign(model=model, seed=seed)
+        for model, row in enumerate(rows)
         for seed, run in enumerate(row.complete)
     )
     scored = {*table[(table.statistic == "score_variance") & table.value.notna()].layer}
@@ -65,14 +65,14 @@ def layer_statistics_figure(selection: Selection) -> Figure:
     return draw_rows(drawn, Axis("updates", base=10, ticks=ticks), [caption], height=1.9)
 
 
-def _measured(label: str, seed: int, arrays: Mapping[str, NDArray[np.generic]]) -> pandas.DataFrame:
+def _measured(arrays: Mapping[str, NDArray[np.generic]]) -> pandas.DataFrame:
     """Return the statistics of one run: a row for each of them, each step and each layer."""
     layers, steps = arrays["statistics.layers"].tobytes().decode().split("\n"), arrays["statistics.steps"]
     tables = []
     for name in LAYER_STATISTICS:
         values = pandas.DataFrame(np.asarray(arrays[f"statistics.{name}"], np.float64), steps, layers)
         long = values.rename_axis("step").melt(var_name="layer", ignore_index=False).reset_index()
-        tables.append(long.assign(label=label, seed=seed, statistic=name))
+        tables.append(long.assign(statistic=name))
     return pandas.concat(tables)
 
 
@@ -82,8 +82,12 @@ def _lines(table: pandas.DataFrame, statistic: str, layer: str, labels: Sequence
     own = table[(table.statistic == statistic) & (table.layer == layer) & np.isfinite(table.value)]
     # A statistic that is 0 has no logarithm: the gradient of values that do not depend on the scores.
     own = own[own.value > 0] if is_geometric else own
-    points = zip(own.label, own.step, own.seed, own.value, strict=True)
-    return lines_of(points, place_styles(labels), geometric=is_geometric)
+    lines, styles = [], place_styles(labels)
+    for model, label in enumerate(labels):
+        one = own[own.model == model]
+        points = ((label, *point) for point in zip(one.step, one.seed, one.value, strict=True))
+        lines += lines_of(points, styles, geometric=is_geometric)
+    return lines
 
 
 def _labels(rows: Sequence[Row]) -> list[str]:

@@ -74,7 +74,7 @@ class Line:
 def lines_of(
     points: Iterable[tuple[str, float, int, float]], styles: Mapping[str, Style], **options: Any
 ) -> list[Line]:
-    """Return a line for each label, in the order of their first points.
+    """Return a line for each label, in the order of their first points; of several at one x and seed the last counts.
 
     Args:
         points: Label, x, seed and value of each.
@@ -82,6 +82,7 @@ def lines_of(
         options: Those of `Line`.
     """
     table = pandas.DataFrame(points, columns=["label", "x", "seed", "value"])
+    table = table.drop_duplicates(["label", "x", "seed"], keep="last")
     lines = []
     for label, own in table.groupby("label", sort=False):
         values = own.pivot(index="seed", columns="x", values="value")

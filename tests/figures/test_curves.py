@@ -10,6 +10,7 @@ from stored_runs import stored_run
 
 from idwbench.attention.kernels import KERNELS
 from idwbench.errors import ConfigError
+from idwbench.figures import lines
 from idwbench.figures.formulas import (
     EPSILON,
     kernel_regression_figure,
@@ -134,6 +135,15 @@ def test_models_of_other_names_than_methods_have_a_colour_each_and_a_column_if_o
     assert not any("prototypes" in text for text in words(figure))
     both = curves([*networks(), *networks(head="idw", prototypes=4)]).figure
     assert {"without prototypes", "4 prototypes"} <= set(words(both))
+
+
+def test_models_of_one_name_have_a_line_each_and_points_of_one_place_are_one():
+    (run,) = stored((0,))
+    model = run.config.model.model_copy(update={"plugin_sha256": "a" * 64})
+    other = made_run(run.config.model_copy(update={"model": model}))
+    assert len(curves([run, other]).figure.axes[0].get_lines()) == 2
+    (line,) = lines.lines_of([("a", 1, 0, 0.5), ("a", 1, 0, 0.7), ("a", 2, 1, 0.1)], {"a": ("#000000", "-")})
+    np.testing.assert_array_equal(line.values, [[0.7, np.nan], [np.nan, 0.1]])
 
 
 def test_several_protocols_have_a_block_each_and_runs_of_a_kind_without_epochs_are_counted():
