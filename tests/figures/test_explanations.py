@@ -148,7 +148,7 @@ NETWORK = {"kind": "mlp", "width": 4, "depth": 1, "record": True, "optimizer": "
 
 @pytest.mark.slow
 def test_the_pictures_are_the_training_images_with_the_largest_shares_and_attention(tmp_path):
-    settings = {"epochs": 2, "batch_size": 128, "prototypes": 4, "initialisation": "mean", "key_bounds": "none"}
+    settings = {"epochs": 2, "batch_size": 128, "prototypes": 2, "initialisation": "mean", "key_bounds": "none"}
     for method in ("neg_dist", "idw"):
         idwbench.train(run_config("digits", method=method, **settings), tmp_path / "results.db", engine="torch")
     idwbench.train(run_config("digits", **NETWORK), tmp_path / "results.db")
@@ -160,14 +160,14 @@ def test_the_pictures_are_the_training_images_with_the_largest_shares_and_attent
     idw = next(run for run in runs if run.config.model.method == "idw")
     dataset, history = load_dataset(idw.config.dataset), key_history(results, idw.run_key)
     train, invert = dataset.train, dataset.scaling.invert
-    key = min(range(4), key=lambda key: (history.classes[key], key))
+    key = min(range(2), key=lambda key: (history.classes[key], key))
     query = dataset.test.inputs[np.linalg.norm(dataset.test.inputs - history.keys[key], axis=1).argmin()]
     # Each epoch visits each training image once: the total attention of the first layer is 2 (x_i · x + 1).
     attended = (train.inputs @ query).argmax()
     rows = [*history.top(key, 4), *history.top(key, 3, against=True)]
     # The groups are columns of tiles, between which the shares by epoch have an axes for each key.
     groups = [axes for axes in figure.axes if axes.images]
-    pictures = [image.get_array().ravel() for axes in groups for image in axes.images[: len(axes.images) // 4]]
+    pictures = [image.get_array().ravel() for axes in groups for image in axes.images[: len(axes.images) // 2]]
     expected = [history.initial[key], history.keys[key], *train.inputs[rows], query, train.inputs[attended]]
     np.testing.assert_allclose(pictures[:11], invert(np.stack(expected)))
     texts = [text.get_text() for text in groups[4].texts]
@@ -175,7 +175,7 @@ def test_the_pictures_are_the_training_images_with_the_largest_shares_and_attent
     assert texts[:2] == [dataset.class_names[train.labels[attended]], f"{attention:,.0f}"]
     shares = [axes for axes in figure.axes if not axes.images]
     own, others = history.own_class_shares()
-    assert len(shares) == 4
+    assert len(shares) == 2
     assert [line.get_ydata()[-1] for line in shares[0].lines[1:]] == [others[:, key].sum(), own[:, key].sum()]
     assert_no_words_overlap(figure)
 
