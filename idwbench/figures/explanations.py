@@ -6,9 +6,9 @@ The figure of stored runs shows the attention by class in each layer of recorded
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -67,45 +67,40 @@ def draw_explanation(explained: Explanation) -> Figure:
     A block has its entries with the largest weights, each with its class and weight below, the total weight of each
     class as bars, and the largest weights of each class as curves.
     """
-    if _is_table_row(explained):
-        return _draw_table_row(explained)
-    grids = [_grid(explained, layer) for layer in explained.layers]
-    tiles, least = (_TILES, _PANEL) if len(grids) == 1 else (_MANY_TILES, _MANY_PANEL)
-    least = least if explained.class_names else 0.0
-    heights = [_ANSWER, *(_TITLE + max(least, tiles * grid.size[1] / grid.size[0]) for grid in grids)]
+    width, blocks = _blocks(explained)
+    heights = [_ANSWER, *(_TITLE + height for height, _ in blocks)]
     figure, body = new_page(_WIDTH, sum(heights), _notes(explained))
     parts = body.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
     _draw_answer(parts[0], explained)
-    for part, layer, grid in zip(parts[1:], explained.layers, grids, strict=True):
-        _draw_layer(part, explained, layer, grid, tiles)
-    return figure
-
-
-def _is_table_row(explained: Explanation) -> bool:
-    return explained.columns is not None or explained.plane is not None
-
-
-def _draw_table_row(explained: Explanation) -> Figure:
-    """Return the figure of a row of a table, whose entries are lines over its columns, or points in its plane."""
-    plane = explained.plane
-    height, note = (_LINES, _COLUMNS_NOTE) if plane is None else (_MAP, _MAP_NOTE)
-    heights = [_ANSWER, *(_TITLE + height for _ in explained.layers)]
-    figure, body = new_page(_WIDTH, sum(heights), [note, *_notes(explained)[1:]])
-    parts = body.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
-    _draw_answer(parts[0], explained)
-    for part, layer in zip(parts[1:], explained.layers, strict=True):
-        part.suptitle(_layer_title(explained, layer), x=0.01, ha="left", fontsize=10.5, weight="bold", color=INK)
-        left, right = part.subfigures(1, 2, squeeze=False, width_ratios=(_COLUMNS, _WIDTH - _COLUMNS))[0]
-        if plane is None:
-            _draw_differences(left.subplots(), explained, layer)
-        else:
-            _draw_map(left.subplots(), explained, layer, plane)
+    for part, layer, (_, draw) in zip(parts[1:], explained.layers, blocks, strict=True):
+        name = f"{layer.name} · " if explained.memory == "history of training" else ""
+        title = f"{name}{layer.size:,} {_NAMES[explained.memory]}"
+        part.suptitle(title, x=0.01, ha="left", fontsize=10.5, weight="bold", color=INK)
+        left, right = part.subfigures(1, 2, squeeze=False, width_ratios=(width, _WIDTH - width))[0]
+        draw(left.subplots())
         if explained.class_names:
             _draw_layer_totals(right, explained, layer)
     return figure
 
 
-def _draw_map(axes: Axes, explained: Explanation, layer: LayerAttention, plane: Plane) -> None:
+def _blocks(explained: Explanation) -> tuple[float, list[tuple[float, Callable[[Axes], None]]]]:
+    """Return the width of entries, and for each layer their height and the function that draws them.
+
+    Entries of a table are points of its plane, or lines over its columns; others are tiles.
+    """
+    layers = explained.layers
+    if explained.plane is not None:
+        return _COLUMNS, [(_MAP, partial(_draw_map, explained, layer, explained.plane)) for layer in layers]
+    if explained.columns is not None:
+        return _COLUMNS, [(_LINES, partial(_draw_differences, explained, layer)) for layer in layers]
+    width, least = (_TILES, _PANEL) if len(layers) == 1 else (_MANY_TILES, _MANY_PANEL)
+    least = least if explained.class_names else 0.0
+    grids = [_grid(explained, layer) for layer in layers]
+    heights = [max(least, width * grid.size[1] / grid.size[0]) for grid in grids]
+    return width, [(height, partial(draw_tiles, grid=grid)) for height, grid in zip(heights, grids, strict=True)]
+
+
+def _draw_map(explained: Explanation, layer: LayerAttention, plane: Plane, axes: Axes) -> None:
     """Draw the answers, the training rows, the input, and the entries, as large as their weight is."""
     n_classes = plane.probabilities.shape[2]
     surest = (plane.probabilities.max(2) - 1 / n_classes) / (1 - 1 / n_classes)
@@ -132,7 +127,7 @@ def _draw_map(axes: Axes, explained: Explanation, layer: LayerAttention, plane: 
         label(clean_text(name), fontsize=7.5, parse_math=False)
 
 
-def _draw_differences(axes: Axes, explained: Explanation, layer: LayerAttention) -> None:
+def _draw_differences(explained: Explanation, layer: LayerAttention, axes: Axes) -> None:
     """Draw a line for each entry: how far it is from the input in each column, as wide as its weight is large."""
     assert explained.columns is not None
     differences = [explained.differences(item) for item in layer.items]
@@ -179,8 +174,10 @@ def _picture(explained: Explanation, pixels: NDArray[np.float64], frame: str) ->
 
 def _notes(explained: Explanation) -> list[str]:
     word = explained.weight_name
+    table_note = _MAP_NOTE if explained.plane is not None else _COLUMNS_NOTE if explained.columns is not None else ""
     if not explained.class_names:
-        return [f"below each entry: its {'value' if explained.memory == 'prototypes' else 'target'} and its weight"]
+        what = "value" if explained.memory == "prototypes" else "target"
+        return [table_note or f"below each entry: its {what} and its weight"]
     below = {
         "prototypes": "below each prototype: the class with its largest value, its weight, and its value for the class "
         "that is answered",
@@ -192,13 +189,13 @@ def _notes(explained: Explanation) -> list[str]:
         below += "; a prototype in feature space is shown as its nearest training image"
     single = " of single slots" if explained.memory == "history of training" else ""
     curves = f"curves: the largest {word}s of each class{single}, at most {CURVE_SIZE}, in decreasing order"
-    return [below, f"bars: total {word} of each class; {curves}; bold: the class that is answered"]
+    return [table_note or below, f"bars: total {word} of each class; {curves}; bold: the class that is answered"]
 
 
 def _draw_answer(part: SubFigure, explained: Explanation) -> None:
     part.suptitle(explained.model, x=0.01, ha="left", fontsize=11.5, weight="bold", color=INK)
     left, right = part.subfigures(1, 2, squeeze=False, width_ratios=(_TILES, _WIDTH - _TILES))[0]
-    if not _is_table_row(explained):
+    if explained.columns is None and explained.plane is None:
         image, text = left.subplots(1, 2, width_ratios=(1.4, _TILES - 1.4))
         _draw_query(image, explained)
     else:
@@ -241,20 +238,6 @@ def _answer(explained: Explanation, answer: Answer) -> str:
     if answer.probabilities is None or answer.label is None:
         return _numbers(answer.outputs)
     return f"{explained.class_name(answer.label)} (probability {answer.probabilities[answer.label]:.3f})"
-
-
-def _draw_layer(part: SubFigure, explained: Explanation, layer: LayerAttention, grid: TileGrid, width: float) -> None:
-    """Draw the tiles of a layer, `width` inches wide, and beside them its bars and curves."""
-    part.suptitle(_layer_title(explained, layer), x=0.01, ha="left", fontsize=10.5, weight="bold", color=INK)
-    left, right = part.subfigures(1, 2, squeeze=False, width_ratios=(width, _WIDTH - width))[0]
-    draw_tiles(left.subplots(), grid)
-    if explained.class_names:
-        _draw_layer_totals(right, explained, layer)
-
-
-def _layer_title(explained: Explanation, layer: LayerAttention) -> str:
-    name = f"{layer.name} · " if explained.memory == "history of training" else ""
-    return f"{name}{layer.size:,} {_NAMES[explained.memory]}"
 
 
 def _draw_layer_totals(part: SubFigure, explained: Explanation, layer: LayerAttention) -> None:
