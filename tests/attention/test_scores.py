@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from array_models import learned_tensors
+from case_tables import case_table
 from scipy.special import softmax
 
 from idwbench.attention.distances import squared_distances
@@ -140,16 +141,7 @@ def test_cosine_of_a_zero_vector_is_zero_with_finite_gradients():
     assert keys.grad.tolist() == [[0.0] * 3] * 2
 
 
-# Logits by the forward pass of the authors' code (github.com/calvinmccarter/idw-attention, commit bef95ef), typed again
-# and run once in PyTorch, to five digits.
-AUTHORS_LOGITS = {
-    "fc_relu": [[0.12308, -0.22644, -0.04489], [0.6269, -1.06985, -0.25633], [-0.04532, 0.85728, 1.46528]],
-    "scaled_dot": [[0.57546, 0.38828, 0.16785], [0.45946, 0.15647, -0.06125], [0.2789, 0.34503, 0.33143]],
-    "neg_dist": [[0.4625, -0.33765, 0.06936], [0.36187, -0.6186, -0.14033], [0.31073, -0.31647, 0.81459]],
-    "gaussian": [[0.5537, 0.38528, 0.20385], [0.53007, 0.35378, 0.16252], [0.52705, 0.4031, 0.27097]],
-    "inv_dist": [[0.55081, 0.35691, 0.19359], [0.52364, 0.30594, 0.14639], [0.52735, 0.40418, 0.27246]],
-    "idw": [[0.56828, 0.14279, 0.17158], [0.46555, -0.08294, -0.0168], [0.45608, 0.17613, 0.44416]],
-}
+AUTHORS_LOGITS = case_table("authors_logits")
 
 
 @pytest.mark.parametrize("name", AUTHORS_LOGITS)

@@ -9,6 +9,7 @@ import torch
 from array_models import SCORE_SETTINGS
 from blob_data import make_dataset, make_regression
 from engine_runs import train_run, train_runs
+from kinds import EXAMPLES as EXAMPLES_OF_KINDS
 from kinds import PROTOCOLS, prototypes_run
 from sweep_specs import sweep_spec
 
@@ -271,18 +272,10 @@ def test_engines_are_both_finite_or_diverge_at_the_same_epoch(blobs, method, set
 
 # Stacks
 
-# Two seeds of a method, or powers and epsilons of one formula; where BLAS rounds single and stacked products apart, the
-# protocols of Two Moons and MNIST with an odd last batch, and one prototype.
-STACKS = [
-    *((make_dataset(), {"method": method}, {}) for method in METHODS),
-    (make_dataset(33, 2, 2), {"prototypes": 16, "batch_size": 10, "initialisation": "kmeans"}, {}),
-    (make_dataset(11, 784, 10), {"prototypes": 20, "batch_size": 4}, {}),
-    (make_dataset(67, 7, 10), {"method": "scaled_dot", "prototypes": 200, "batch_size": 64}, {}),
-    (make_dataset(9, 3, 1), {"prototypes": 1, "batch_size": 3, "gradient_clip": 0.01}, {}),
-    (make_regression(40), {"optimizer": "sgd", "momentum": 0.9, "weight_decay": 0.1, "initialisation": "samples"}, {}),
-    (make_dataset(), {"method": "idw", "power": 1.0}, {"epsilon": [1e-3, 1e-40]}),
-    (make_dataset(), {"method": "inv_dist", "epsilon": 1e-2}, {"power": [1.0, 0.5, 16.0]}),
-    (make_dataset(), {"method": "idw", "epsilon": 0.0}, {"power": [1.0, 0.5, 3.0]}),
+STACKS = [(make_dataset(), {"method": method}, {}) for method in METHODS]
+STACKS += [
+    ((make_dataset if kind == "classes" else make_regression)(*sizes), settings, grid)
+    for kind, sizes, settings, grid in EXAMPLES_OF_KINDS["stacks"]
 ]
 
 
