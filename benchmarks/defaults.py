@@ -24,9 +24,10 @@ from idwbench.estimators.classifier import PrototypeClassifier
 from idwbench.models.neighbours import mean_neighbour_distance, nearest
 from idwbench.runs.datasets import parse_dataset
 
-__all__ = ["CANDIDATES", "SETS", "defaults"]
+__all__ = ["CANDIDATES", "SETS", "defaults", "write_sets"]
 
 _FOLDS, _PER_CLASS = 5, 3
+_PARTS = ("inputs", "labels")
 _PENGUINS = Path(__file__).parents[1] / "tests" / "assets" / "penguins.csv"
 _EARLIER = {"initialisation": "default", "key_bounds": "none", "learning_rate": 0.05}
 _CHOSEN = {"initialisation": "samples", "key_bounds": "data", "learning_rate": 0.05}
@@ -82,15 +83,27 @@ def defaults(_: Dataset, seeds: int = 3) -> None:
 
 def measure(name: str, settings: Mapping[str, Any], seeds: int) -> Measured:
     """Return what a candidate reaches on a set."""
-    data = load_dataset(parse_dataset(SETS[name]))
-    inputs = np.concatenate([data.train.inputs, data.test.inputs])
-    labels = np.concatenate([data.train.labels, data.test.labels])
+    inputs, labels = _rows(name)
     folds = [
         _fold(inputs, labels, train, test, seed, settings)
         for seed in range(seeds)
         for train, test in StratifiedKFold(_FOLDS, shuffle=True, random_state=seed).split(inputs, labels)
     ]
     return Measured(*np.mean(folds, axis=0).tolist())
+
+
+def write_sets(path: str) -> None:
+    """Write the sets for `benchmarks.lvq`."""
+    sets = {name: _rows(name) for name in SETS}
+    parts = {f"{name}_{part}": array for name, pair in sets.items() for part, array in zip(_PARTS, pair, strict=True)}
+    np.savez(path, **parts)
+
+
+def _rows(name: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Return inputs and labels of a set."""
+    data = load_dataset(parse_dataset(SETS[name]))
+    inputs = np.concatenate([data.train.inputs, data.test.inputs])
+    return inputs, np.concatenate([data.train.labels, data.test.labels])
 
 
 def _fold(
