@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -11,7 +13,7 @@ if TYPE_CHECKING:
     from idwbench.claims.evidence import Evidence
     from idwbench.claims.findings import Comparison, Finding
 
-__all__ = ["Claim", "Kind", "Origin", "Publication", "Rule", "Series", "combine", "difference"]
+__all__ = ["Claim", "Kind", "Origin", "Publication", "Rule", "Series", "claim", "combine", "difference"]
 
 Origin = Literal["paper", "review", "open question"]
 Kind = Literal["empirical", "by formula"]
@@ -57,6 +59,22 @@ class Claim:
     def sweep_files(self) -> tuple[str, ...]:
         """The files of the sweeps, relative to the repository."""
         return tuple(f"sweeps/{self.publication}/{name}.yaml" for name in self.sweeps)
+
+
+def claim(number: int, source: str, *sweeps: str, publication: Publication | None = None) -> Callable[[Rule], Claim]:
+    """Return a decorator that makes a claim of its rule; by default the family has the open questions.
+
+    The first paragraph of the rule's docstring is the statement of the claim, the second says how it is judged. There
+    a name in braces stands for a constant of the module.
+    """
+
+    def decorate(rule: Rule) -> Claim:
+        text = (inspect.getdoc(rule) or "\n\n").format_map(vars(sys.modules[rule.__module__]))
+        statement, test = (" ".join(part.split()) for part in text.split("\n\n", 1))
+        place = publication or ("family" if source.startswith("open") else "paper")
+        return Claim(number, statement, source, test, rule, sweeps, place)
+
+    return decorate
 
 
 @dataclass(frozen=True)

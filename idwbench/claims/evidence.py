@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
@@ -13,19 +12,20 @@ from numpy.typing import NDArray
 
 from idwbench.attention.records import parameters_label
 from idwbench.attention.scores import METHODS
-from idwbench.claims.definitions import Series
+from idwbench.claims.definitions import Series, difference
 from idwbench.errors import ResultsError
 from idwbench.report.labels import count_label
-from idwbench.report.references import PAPER_PARAMETERS
+from idwbench.report.references import PAPER_METHODS, PAPER_PARAMETERS
 from idwbench.results.records import RESULT_STATES
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.datasets import parse_dataset
 from idwbench.runs.metrics import HEADLINES
 
-__all__ = ["MNIST", "SPLIT", "TWO_MOONS", "Arrays", "Evidence", "Model"]
+__all__ = ["MNIST", "RIVALS", "SPLIT", "TWO_MOONS", "Arrays", "Evidence", "Model"]
 
 TWO_MOONS, MNIST = "two_moons", "mnist"
+RIVALS = tuple(method for method in PAPER_METHODS if method != "idw")
 # On Two Moons the 4,000 new points, since 40 test points are too few to distinguish methods.
 SPLIT = {TWO_MOONS: "holdout", MNIST: "test"}
 
@@ -34,7 +34,6 @@ Model = Mapping[str, Any]  # settings of a model by name
 
 # A setting that may have any value: of several runs with one seed the one with the largest value counts.
 _FREE = "n_cases"
-_COLUMN = re.compile(r"[a-z]+_\w+")
 _NO_RUNS = pandas.DataFrame(columns=["run_key", "seed", "state"])
 
 
@@ -52,37 +51,18 @@ class Evidence:
         self._run_keys = run_keys
         self._by_dataset: dict[str, dict[str, tuple[RunConfig, pandas.DataFrame]]] = {}
 
-    def series(
-        self, dataset: str, column: str, *, by: str = "seed", name: str = "", epochs: int | None = None, **settings: Any
-    ) -> Series:
-        """Return a quantity of runs with these settings by seed.
-
-        Args:
-            dataset: The name of the data set.
-            column: A split and a metric, ``train_coverage``, or an expression of several: ``100 * test_accuracy``.
-            by: How runs are chosen. ``seed``: those of the paper's models, see `finished`; ``validation``: those that
-                are best by validation of the settings left open; ``split``: those with these settings of `run_config`,
-                by the seed of the data.
-            name: That of the series; by default it says the model.
-            epochs: Of the protocol.
-            settings: Of the runs.
-        """
-        if by == "split":
-            rows = self._over_splits(dataset, epochs=epochs, **settings)
-        else:
-            rows = self.finished(dataset, **settings) if by == "seed" else self._best(dataset, epochs, **settings)
-        columns = {one: _column(rows, *one.split("_", 1)).astype(float) for one in _COLUMN.findall(column)}
-        what = " or ".join(one.partition("_")[2] for one in columns)
-        numbers = pandas.DataFrame(columns, rows.index).eval(column, engine="python")
-        return _series(name or _name(dataset, settings), rows, numbers, what)
-
     def metric(self, dataset: str, name: str, split: str = "train", **model: Any) -> Series:
-        """Return a metric of one of the paper's models.
+        """Return a metric of one of the paper's models, whose name is that of the series.
 
         The accuracy is in percent, on new points of Two Moons and on the test images of MNIST.
         """
-        column = f"100 * {SPLIT[dataset]}_accuracy" if name == "accuracy" else f"{split}_{name}"
-        return self.series(dataset, column, **model)
+        rows = self.finished(dataset, **model)
+        numbers = 100 * _column(rows, SPLIT[dataset], name) if name == "accuracy" else _column(rows, split, name)
+        return _series(_name(dataset, model), rows, numbers, name)
+
+    def less(self, label: str, dataset: str, name: str, first: Model, second: Model) -> Series:
+        """Return the `metric` of a model less that of another; the name of the series is `label`."""
+        return difference(label, self.metric(dataset, name, **first), self.metric(dataset, name, **second))
 
     def from_arrays(self, dataset: str, what: str, function: Callable[[Arrays], float | None], **model: Any) -> Series:
         """Return a quantity that is computed from the arrays of each run; None where they do not have it."""
@@ -95,8 +75,10 @@ class Evidence:
         config = run_config(dataset, **{**PAPER_PARAMETERS.get(model["method"], {}), **model})
         return self._settings(dataset).get(_identity(config), (config, _NO_RUNS))[1]
 
-    def _best(self, dataset: str, epochs: int | None, **model: Any) -> pandas.DataFrame:
-        """Return the complete runs of the settings that are best by validation.
+    def best_metric(
+        self, name: str, dataset: str, metric: str, split: str = "test", *, epochs: int | None = None, **model: Any
+    ) -> Series:
+        """Return a metric of the settings that are best by validation; the name of the series is `name`.
 
         `model` are settings that the model must have, and `epochs` those of its protocol. Of those that they leave
         open, and of the data, the combination with the most complete runs counts, of several that with the best mean
@@ -110,21 +92,24 @@ class Evidence:
             return len(rows), mean if math.isfinite(mean) else -math.inf
 
         wanted = self.complete(dataset, lambda config: epochs in (None, config.protocol.epochs), **model)
-        return max(wanted, key=rank, default=_NO_RUNS)
+        rows = max(wanted, key=rank, default=_NO_RUNS)
+        return _series(name, rows, _column(rows, split, metric))
 
-    def _over_splits(self, dataset: str, **settings: Any) -> pandas.DataFrame:
-        """Return the complete run of the lowest seed for each split of the data, whose seed stands for its own.
+    def over_splits(self, name: str, dataset: str, metric: str, split: str = "test", **settings: Any) -> Series:
+        """Return a metric of the runs with these settings by the seed of the data; the name of the series is `name`.
 
-        `settings` are those of `run_config`; what is not given has its default.
+        `settings` are those of `run_config`; what is not given has its default. Of several runs on one split that with
+        the lowest seed counts.
         """
         config = run_config(dataset, **settings)
         wanted = (config.model.identity(), config.protocol.identity(), config.dataset.identity("seed"))
-        found = [
-            rows[rows.state == "complete"].sort_values("seed").head(1).assign(seed=one.dataset.seed)
-            for one, rows in self._settings(dataset).values()
-            if (one.model.identity(), one.protocol.identity(), one.dataset.identity("seed")) == wanted
-        ]
-        return pandas.concat(found) if found else _NO_RUNS
+        values: dict[int, float] = {}
+        for one, rows in self._settings(dataset).values():
+            if (one.model.identity(), one.protocol.identity(), one.dataset.identity("seed")) == wanted:
+                numbers = _series(name, rows, _column(rows, split, metric)).values
+                if numbers:
+                    values[one.dataset.seed] = numbers[min(numbers)]
+        return Series(name, values)
 
     def complete(
         self, dataset: str, is_wanted: Callable[[RunConfig], bool] = lambda config: True, **model: Any

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from idwbench.claims import formation, formulas, idw, methods, open_questions
 from idwbench.claims.definitions import Claim
 from idwbench.claims.evidence import Evidence
 from idwbench.claims.findings import Finding, findings, interval_label, number_label, outcome_label, telling
-from idwbench.claims.rules import read_claims
 from idwbench.report.tables import Column, Table
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
@@ -26,7 +26,9 @@ _METHOD = (
 )
 _COLOURS = {"holds": "green", "does not hold": "red", "undecided": "yellow", "not enough runs": "bright_black"}
 
-CLAIMS = tuple(read_claims())
+_THEMES = (formulas, idw, methods, open_questions, formation)
+_BY_THEME = (member for theme in _THEMES for member in vars(theme).values() if isinstance(member, Claim))
+CLAIMS = tuple(sorted(_BY_THEME, key=lambda claim: claim.number))
 
 
 @dataclass(frozen=True)
