@@ -8,7 +8,7 @@ INPUTS := pyproject.toml constraints.txt
 # `make test JOBS=auto` is done sooner where processors are idle.
 JOBS ?= 0
 
-.PHONY: help demo paper repairs prototypes family family-tables family-networks family-full family-full-texts family-full-networks dual dual-networks dual-memories test test-fast test-numerics torture test-oldest lint check bench docs linkcheck package clean
+.PHONY: help demo paper repairs prototypes family family-tables family-networks family-full family-full-texts family-full-networks frontier dual dual-networks dual-memories test test-fast test-numerics torture test-oldest lint check bench docs linkcheck package clean
 
 help:
 	@echo "make demo   train, table and draw the paper's Two Moons figure in results/"
@@ -18,6 +18,7 @@ help:
 	@echo "make dual         what layers attend to in their training, in results/dual; half an hour, 21 GB"
 	@echo "make repairs      patches beside what else mends a wrong prediction, in results/repairs; an hour and a half"
 	@echo "make prototypes   when prototypes form, and what noise does to them, in results/prototypes; a quarter of an hour"
+	@echo "make frontier     accuracy against prototypes that look like data, in results/frontier; it prints the time first"
 	@echo "make test   run the tests"
 	@echo "make test-fast      run the quick tests, for use while writing"
 	@echo "make test-numerics  run the tests of scores, models and engines"
@@ -113,6 +114,11 @@ PROTOTYPES := formation_digits weightings weightings_network power_epsilon_datas
 prototypes: $(VENV)/.installed
 	$(call sweep_each,$(PROTOTYPES:%=prototypes/%),results/prototypes.db)
 	$(BIN)/idwbench publish prototypes -o results/prototypes --db results/prototypes.db --measure --force
+
+frontier: $(VENV)/.installed
+	@sed -n "s/^# \(Time of .*\)/\1/p" sweeps/frontier/*.yaml
+	$(call sweep_each,frontier/sparse_weights,results/frontier.db)
+	$(BIN)/idwbench publish frontier -o results/frontier --db results/frontier.db --force
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n $(JOBS)

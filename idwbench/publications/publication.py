@@ -40,7 +40,8 @@ class Item:
         also: The names of other sweeps whose runs are in it.
         figure: The name of the figure; None for a table.
         capacity: Whether a table is that of the capacities of hash tables.
-        options: Arguments of `leaderboard` if they have a split, otherwise of `report_tables`.
+        options: Arguments of `leaderboard` if they have a split, otherwise of `report_tables`; of a figure `prototypes`,
+            the number that its runs have.
     """
 
     name: str
@@ -257,6 +258,8 @@ def _write_item(
         from idwbench.figures.stored import stored_drawing
         from idwbench.figures.style import save_figure
 
+        number = item.options.get("prototypes")
+        runs = [run for run in runs if number in (None, run.config.model.prototypes)]
         save_figure(stored_drawing(item.figure, results, runs, data_dir).figure, paths[0], overwrite=True)
         return paths
     from idwbench.report.leaderboard import leaderboard
