@@ -42,8 +42,8 @@ OPTIONS = {
     "publish.name": argument(
         help="paper: inverse distance weighting attention; family: kernel regression, hash tables, networks and "
         "language models; dual: the dual form of gradient descent; baselines: methods of scikit-learn; repairs: "
-        "patches beside what else mends a wrong prediction; prototypes: when they form, and what noise does to them; frontier: how "
-        "accurate prototypes can be that look like data."
+        "patches beside what else mends a wrong prediction; prototypes: when they form, and what noise does to them; "
+        "frontier: how accurate prototypes can be that look like data."
     ),
 }
 

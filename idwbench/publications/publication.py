@@ -40,8 +40,8 @@ class Item:
         also: The names of other sweeps whose runs are in it.
         figure: The name of the figure; None for a table.
         capacity: Whether a table is that of the capacities of hash tables.
-        options: Arguments of `leaderboard` if they have a split, otherwise of `report_tables`; of a figure `prototypes`,
-            the number that its runs have.
+        options: Arguments of `leaderboard` if they have a split, otherwise of `report_tables`; of a figure
+            ``prototypes``, the number that its runs have.
     """
 
     name: str
