@@ -28,7 +28,7 @@ of the model and in float64:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -42,7 +42,6 @@ from idwbench.runs.results import RunResult
 __all__ = [
     "PrototypeQuality",
     "SquaredDistances",
-    "StackSearch",
     "active_pixels",
     "highest_correlations",
     "mean_neighbour_distance",
@@ -247,12 +246,6 @@ def _largest(numbers: Array) -> float:
     return math.sqrt(numbers.shape[1]) * max(float(numbers.max(initial=0)), -float(numbers.min(initial=0)))
 
 
-# From points (runs, n, features), others (runs, m, features), where a single run counts for all, and whether these are
-# the same and a point itself does not count, to the index of the nearest and its distance, both (runs, n).
-StackSearch = Callable[
-    [NDArray[np.floating], NDArray[np.floating], bool], tuple[NDArray[np.int64], NDArray[np.float64]]
-]
-
 # A pixel is active if it is not background in so large a part of the images.
 _ACTIVE = 0.05
 # The mean distance to the nearest other training point is estimated from this many points of larger data sets.
@@ -317,68 +310,32 @@ class PrototypeQuality:
 
     def metrics(self, keys: NDArray[np.floating], values: NDArray[np.floating]) -> Metrics:
         """Return the metrics by split and name for `keys` (prototypes, features) and `values` (prototypes, outputs)."""
-        return self._metrics_of_stack(keys[None], values[None], None)[0]
-
-    def stack_metrics(self, results: Sequence[RunResult], search: StackSearch | None = None) -> list[Metrics]:
-        """Return the `metrics` of each result of one stack, none if it has no keys and values.
-
-        Args:
-            results: Results of one stack.
-            search: The fastest search for the data; None for that of `idwbench.models.neighbours`, run by run.
-        """
-        arrays = [run.arrays for run in results if {"keys", "values"} <= run.arrays.keys()]
-        if not arrays:
-            return [{} for _ in results]
-        keys, values = (np.stack([np.asarray(own[name], np.float32) for own in arrays]) for name in ("keys", "values"))
-        measured = iter(self._metrics_of_stack(keys, values, search))
-        return [next(measured) if {"keys", "values"} <= run.arrays.keys() else {} for run in results]
-
-    def _metrics_of_stack(
-        self, keys: NDArray[np.floating], values: NDArray[np.floating], search: StackSearch | None
-    ) -> list[Metrics]:
-        """Return `metrics` for keys (runs, prototypes, features) and values (runs, prototypes, outputs)."""
-        train, n_keys = self.splits["train"], keys.shape[1]
-        (key_of, to_key), (point_of, to_point) = _both_ways(train.inputs, keys, search)
-        search = search or _run_by_run
-        coverage, key_distance = to_key.mean(1), to_point.mean(1)
-        owned = np.zeros(keys.shape[:2], np.bool_)
-        np.put_along_axis(owned, key_of, True, 1)
-        columns = {
+        train = self.splits["train"]
+        (key_of, to_key), (point_of, to_point) = mutually_nearest(train.inputs, keys)
+        coverage, key_distance = to_key.mean(), to_point.mean()
+        metrics = {
             ("train", "coverage"): coverage,
             ("train", "key_distance"): key_distance,
             ("train", "chamfer"): coverage + key_distance,
-            ("train", "dead_keys"): np.count_nonzero(~owned, axis=1).astype(np.float64),
+            ("train", "dead_keys"): len(keys) - len(np.unique(key_of)),
         }
         if self.neighbour_distance > 0:
-            columns["train", "relative_coverage"] = coverage / self.neighbour_distance
-        if n_keys > 1:
-            columns["train", "key_spacing"] = search(keys, keys, True)[1].mean(1)
+            metrics["train", "relative_coverage"] = coverage / self.neighbour_distance
+        if len(keys) > 1:
+            metrics["train", "key_spacing"] = nearest(keys, keys, np.arange(len(keys)))[1].mean()
         if self._has_labels:
-            labels = values.argmax(2)
-            columns["train", "key_agreement"] = (labels == train.labels[point_of]).mean(1)
+            labels = values.argmax(1)
+            metrics["train", "key_agreement"] = (labels == train.labels[point_of]).mean()
             for name, split in self.splits.items():
-                own = key_of if name == "train" else search(split.inputs[None], keys, False)[0]
-                columns[name, "nearest_key_accuracy"] = (np.take_along_axis(labels, own, 1) == split.labels).mean(1)
+                own = key_of if name == "train" else nearest(split.inputs, keys)[0]
+                metrics[name, "nearest_key_accuracy"] = (labels[own] == split.labels).mean()
         if self._are_images:
-            correlations = highest_correlations(keys.reshape(-1, keys.shape[2]), train.inputs)
-            columns["train", "key_correlation"] = correlations.reshape(keys.shape[:2]).mean(1)
-        rows = zip(*(column.tolist() for column in columns.values()), strict=True)
-        return [dict(zip(columns, row, strict=True)) for row in rows]
+            metrics["train", "key_correlation"] = highest_correlations(keys, train.inputs).mean()
+        return {name: float(value) for name, value in metrics.items()}
 
-
-def _both_ways(inputs: Array, keys: Array, search: StackSearch | None) -> list[tuple[Indices, Floats]]:
-    """Return the nearest of keys (runs, prototypes, features) to each input, and the nearest input to each key."""
-    if search is not None:
-        return [search(inputs[None], keys, False), search(keys, inputs[None], False)]
-    directions = zip(*(mutually_nearest(inputs, own) for own in keys), strict=True)
-    return [(np.stack([one[0] for one in runs]), np.stack([one[1] for one in runs])) for runs in directions]
-
-
-def _run_by_run(
-    points: NDArray[np.floating], others: NDArray[np.floating], among_themselves: bool
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    own = np.arange(points.shape[1]) if among_themselves else None
-    runs = range(max(len(points), len(others)))
-    results = [nearest(points[run % len(points)], others[run % len(others)], own) for run in runs]
-    index, distance = map(np.stack, zip(*results, strict=True))
-    return index, distance
+    def run_metrics(self, run: RunResult) -> Metrics:
+        """Return the `metrics` of a result, none if it has no keys and values."""
+        if not {"keys", "values"} <= run.arrays.keys():
+            return {}
+        keys, values = (np.asarray(run.arrays[name], np.float32) for name in ("keys", "values"))
+        return self.metrics(keys, values)

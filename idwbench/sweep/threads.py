@@ -26,8 +26,6 @@ __all__ = ["Answer", "Stopped", "Threads", "train_stack"]
 _PATIENCE_SECONDS = 1.0
 # Python handles a signal that comes just before a wait after it, so no wait is longer.
 _SIGNAL_SECONDS = 0.5
-# With more features matrix products are faster than the compiled search.
-_MOST_COMPILED_FEATURES = 8
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ def train_stack(stack: Sequence[RunConfig], dataset: Dataset, quality: Prototype
     """
     try:
         engine, started = engine_of(stack[0], context), perf_counter()
-        return Answer(_measured(engine.train(stack, dataset, context), dataset, quality, started))
+        return Answer(_measured(engine.train(stack, dataset, context), quality, started))
     except Exception as error:  # no error of one run may end the sweep
         if (problem := full_disk_error(error)) is not None:
             raise problem from None
@@ -106,20 +104,13 @@ def train_stack(stack: Sequence[RunConfig], dataset: Dataset, quality: Prototype
         return Answer(failure=(type(error).__name__, first_line(error), text))
 
 
-def _measured(
-    trained: Sequence[RunResult], dataset: Dataset, quality: PrototypeQuality, started: float
-) -> list[RunResult]:
+def _measured(trained: Sequence[RunResult], quality: PrototypeQuality, started: float) -> list[RunResult]:
     """Return the results of a stack with the metrics of quality and with durations.
 
     Each run has the same share of the metrics and of the set-up, which is all time since `started` that is no training.
     """
-    ended, search = perf_counter(), None
-    by_kernels = trained[0].engine == "fused" and trained[0].instruction_set != "python"
-    if by_kernels and dataset.n_features <= _MOST_COMPILED_FEATURES:
-        from idwbench.training.kernels.neighbours import nearest_in_stack
-
-        search = nearest_in_stack
-    qualities = quality.stack_metrics(trained, search)
+    ended = perf_counter()
+    qualities = [quality.run_metrics(result) for result in trained]
     set_up = max(0.0, ended - started - sum(result.seconds for result in trained)) / len(trained)
     metrics = (perf_counter() - ended) / len(trained)
     return [

@@ -17,7 +17,6 @@ from idwbench.runs.results import RunResult
 from idwbench.training.engine import Context, Engine, Fitted, check_stack, run_result
 from idwbench.training.kernel_runs import KernelRuns, first_call
 from idwbench.training.kernels.jit import cache_holds_code, with_repaired_cache
-from idwbench.training.kernels.neighbours import nearest_in_stack
 from idwbench.training.kernels.scores import KERNEL_SCORES
 from idwbench.training.threads import blas_threads
 
@@ -44,7 +43,7 @@ def prepare() -> None:
     """Compile kernels, or load them from the cache; `train` calls it."""
     with _compiling:
         if not _compiled.is_set():
-            with_repaired_cache(_first_calls)
+            with_repaired_cache(first_call)
             _compiled.set()
 
 
@@ -123,12 +122,6 @@ def instruction_set() -> str:
     if getattr(numba.config, "DISABLE_JIT", False):
         return "python"
     return str(cast(Any, cpu_target).target_context.codegen().magic_tuple()[1])
-
-
-def _first_calls() -> None:
-    """Call the kernels with the types of every later call."""
-    first_call()
-    nearest_in_stack(*np.zeros((2, 1, 1, 1), np.float32))
 
 
 ENGINES = {"fused": Engine("fused", _train, _max_stack, check_prototypes)}

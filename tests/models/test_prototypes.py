@@ -22,7 +22,6 @@ from idwbench.models.neighbours import (
 )
 from idwbench.runs.metrics import METRICS, QUALITY_METRICS
 from idwbench.runs.results import RunResult
-from idwbench.training.kernels.neighbours import nearest_in_stack
 
 # Initial keys and values
 
@@ -137,7 +136,7 @@ DATA["validation"] = make_dataset(validation=True, n_features=40)
 
 @pytest.mark.parametrize("dataset", DATA.values(), ids=DATA)
 @pytest.mark.parametrize("n", [1, 2, 9])
-def test_the_metrics_are_their_definitions_for_runs_of_a_stack_too(dataset, n):
+def test_the_metrics_are_their_definitions_for_results_of_runs_too(dataset, n):
     quality = PrototypeQuality(dataset.splits, are_images=dataset.task == "classification")
     runs = [prototypes(dataset, n, seed) for seed in range(3)]
     runs.append((np.repeat(dataset.train.inputs[:1], n, axis=0), runs[0][1]))  # equal keys, on a training point
@@ -147,8 +146,7 @@ def test_the_metrics_are_their_definitions_for_runs_of_a_stack_too(dataset, n):
     stored = [{"keys": keys, "values": values} for keys, values in runs]
     about = None, None, 1, "fused", "cpu", 1
     results = [RunResult(config, "complete", (), {}, arrays, *about) for arrays in [*stored, {}]]
-    assert quality.stack_metrics(results, nearest_in_stack) == [*expected, {}]
-    assert quality.stack_metrics(results) == [*expected, {}]
+    assert [quality.run_metrics(result) for result in results] == [*expected, {}]
     names = {name for _, name in quality.metrics(*runs[0])}
     assert names <= METRICS.keys() and (n == 1 or dataset is not DATA["classes"] or names == {*QUALITY_METRICS})
 
