@@ -152,8 +152,7 @@ def run_sweep(
         max_failures: End after this number of failed runs; those in work are released and stay to be trained.
 
     Raises:
-        IdwbenchError: an argument of another type; the file, the data or the database cannot be used. A failed run does
-            not raise.
+        IdwbenchError: an argument of another type; the file, the data or the database cannot be used; no failed run.
     """
     given = {"db": db, "engine": engine, "device": device, "data_dir": data_dir, "observer": observer}
     own = {"retry": retry, "jobs": jobs, "dask": dask, "wait": wait, "max_failures": max_failures}
