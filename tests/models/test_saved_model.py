@@ -64,7 +64,8 @@ def test_an_explanation_adds_up_to_the_answer_heaviest_first():
     explanation = model().explain([12.5, 20.0])
     assert explanation.prototypes[0] == 1
     assert explanation.prediction == model().predict([[12.5, 20.0]])[0]
-    assert explanation.labels is not None and str(explanation).startswith(f"prediction: {explanation.prediction}\n")
+    assert explanation.labels is not None and explanation.labels.tolist() == ["hot", "cold", "hot"]
+    assert str(explanation).startswith(f"prediction: {explanation.prediction}\n")
     assert (np.diff(explanation.weights) <= 0).all()
     np.testing.assert_allclose(explanation.weights.sum(), 1, rtol=1e-6)
     np.testing.assert_allclose(explanation.weights @ explanation.values, explanation.outputs, rtol=1e-5)
