@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from idwbench.notebooks import draw_figure as draw_figure
     from idwbench.notebooks import find_run as find_run
     from idwbench.notebooks import html as html
-    from idwbench.notebooks import leaderboard as leaderboard
-    from idwbench.notebooks import table as table
     from idwbench.page.writing import write_page as write_page
     from idwbench.plugins import register as register
     from idwbench.publications.publication import write_publication as write_publication
+    from idwbench.report.reports import leaderboard as leaderboard
+    from idwbench.report.reports import table as table
     from idwbench.results.store import Results as Results
     from idwbench.runs.config import run_config as run_config
     from idwbench.sweep.execution import run_sweep as run_sweep
@@ -63,7 +63,7 @@ _HOMES = {
     "judge_claims": "idwbench.claims.verdicts",
     "kernel_regression": "idwbench.models.kernel_regression",
     "key_history": "idwbench.training.replay",
-    "leaderboard": "idwbench.notebooks",
+    "leaderboard": "idwbench.report.reports",
     "load_model": "idwbench.models.model_file",
     "measure_runs": "idwbench.sweep.measurement",
     "model_card": "idwbench.exports.model",
@@ -72,7 +72,7 @@ _HOMES = {
     "run_config": "idwbench.runs.config",
     "run_sweep": "idwbench.sweep.execution",
     "scores": "idwbench.attention.forward",
-    "table": "idwbench.notebooks",
+    "table": "idwbench.report.reports",
     "train": "idwbench.sweep.execution",
     "write_page": "idwbench.page.writing",
     "write_publication": "idwbench.publications.publication",

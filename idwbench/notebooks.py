@@ -1,11 +1,11 @@
-"""What a notebook asks of stored results and shows of them: tables, figures, runs, models, explanations and patches.
+"""What a notebook asks of stored results and shows of them: figures, runs, models, explanations and patches.
 
 `Results` has these calls as methods, and objects that a notebook displays call `html`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import singledispatch
 from html import escape
@@ -17,10 +17,8 @@ from idwbench.models.model_card import readable_card, saved_model_card
 from idwbench.models.patched_network import PatchedNetwork
 from idwbench.models.saved_model import SavedModel, stored_model
 from idwbench.report.labels import cell_label
-from idwbench.report.leaderboard import leaderboard as ranking
-from idwbench.report.render import render
-from idwbench.report.selection import report_tables, select_runs
-from idwbench.report.tables import Table
+from idwbench.report.render import html_notes, html_rows
+from idwbench.report.selection import select_runs
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
 
@@ -28,32 +26,7 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
-__all__ = ["Report", "Run", "draw_figure", "find_run", "html", "leaderboard", "table"]
-
-
-@dataclass(frozen=True)
-class Report:
-    """Tables of stored runs, as `idwbench report` prints them; a notebook shows them as HTML."""
-
-    tables: tuple[Table, ...]
-
-    def to_frame(self) -> pandas.DataFrame:
-        """Return the rows of all tables as pandas data, with full precision and a column for each setting."""
-        import pandas
-
-        return pandas.DataFrame([one.flat(record) for one in self.tables for record in one.records()])
-
-    def render(self, table_format: str = "rich") -> str:
-        """Return the tables as text; formats as in `idwbench.report.render.render`."""
-        return render(self.tables, table_format)
-
-    def __str__(self) -> str:
-        return self.render()
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return "".join(map(_table_html, self.tables))
+__all__ = ["Run", "draw_figure", "find_run", "html"]
 
 
 @dataclass(frozen=True)
@@ -86,68 +59,6 @@ class Run:
         return html(self.record)
 
 
-def table(
-    results: Results,
-    name: str | None = None,
-    *,
-    metric: str | None = None,
-    split: str | None = None,
-    by_dataset: bool = False,
-    intervals: bool = False,
-    methods: Sequence[str] = (),
-    prototypes: Sequence[int] = (),
-) -> Report:
-    """Return the tables of a sweep or data set, with mean ± sample standard deviation over seeds.
-
-    Args:
-        results: The database.
-        name: The sweep or data set; it may be left out if the database has a single data set.
-        metric: The metric, by default that of the task.
-        split: The split that a table by data set shows.
-        by_dataset: Whether a table has a column for each data set.
-        intervals: Whether to compute 95 % intervals of the means.
-        methods: Only these methods.
-        prototypes: Only these numbers of prototypes.
-
-    Raises:
-        ConfigError: unknown name, method or metric, or no run is left.
-    """
-    runs = select_runs(results, name, methods, prototypes, metric=metric)
-    return Report(tuple(report_tables(runs, metric, split, by_dataset=by_dataset, intervals=intervals)))
-
-
-def leaderboard(
-    results: Results,
-    name: str | None = None,
-    *,
-    metric: str | None = None,
-    split: str | None = None,
-    top: int | None = None,
-    best_over: Sequence[str] = (),
-    intervals: bool = False,
-    methods: Sequence[str] = (),
-    prototypes: Sequence[int] = (),
-) -> Report:
-    """Return the settings of a sweep or data set in one list, best first.
-
-    Args:
-        results: The database.
-        name: As for `table`.
-        metric: The metric, by default that of the task.
-        split: The split that the list is sorted by.
-        top: Number of rows.
-        best_over: Settings of which the values with the best validation metric are shown.
-        intervals: As for `table`.
-        methods: As for `table`.
-        prototypes: As for `table`.
-
-    Raises:
-        ConfigError: unknown name, method, metric or setting, or no run is left.
-    """
-    runs = select_runs(results, name, methods, prototypes, metric=metric)
-    return Report((ranking(runs, metric, split=split, top=top, best_over=best_over, intervals=intervals),))
-
-
 def draw_figure(
     results: Results,
     figure: str,
@@ -159,8 +70,8 @@ def draw_figure(
 ) -> Figure:
     """Return a figure of the runs of a sweep or data set, such as ``curves`` or ``keys``.
 
-    The names are those of `idwbench.figures.stored.FIGURES`. Arguments are as for `table`; it raises `ConfigError` also
-    if the figure does not support these runs.
+    The names are those of `idwbench.figures.stored.FIGURES`. Arguments are as for `idwbench.table`; it raises
+    `ConfigError` also if the figure does not support these runs.
     """
     from idwbench.figures.stored import check_figure_name, draw_stored
 
@@ -189,7 +100,7 @@ def _results_html(shown: Results) -> str:
     sweeps, datasets = shown.names()
     states = ("total", "complete", "failed", "running")
     rows = [(name, *(getattr(shown.sweep_status(name), state) for state in states)) for name in sweeps]
-    return _rows_html(("sweep", *states), rows) + f"<p>Data sets: {escape(', '.join(datasets)) or 'none'}</p>"
+    return html_rows(("sweep", *states), rows) + f"<p>Data sets: {escape(', '.join(datasets)) or 'none'}</p>"
 
 
 @html.register
@@ -230,41 +141,16 @@ def _explanation_html(shown: Explanation) -> str:
     parts = [picture_html(draw_explanation(shown), f"explanation of an answer of {shown.model}")]
     for layer in shown.layers:
         columns = shown.table(layer)
-        parts += [f"<h4>{escape(layer.name)}</h4>", _rows_html([*columns], zip(*columns.values(), strict=True))]
-    return "".join(parts) + _notes_html(shown.warnings)
+        parts += [f"<h4>{escape(layer.name)}</h4>", html_rows([*columns], zip(*columns.values(), strict=True))]
+    return "".join(parts) + html_notes(shown.warnings)
 
 
 def _metrics_html(metrics: Mapping[tuple[str, str], float]) -> str:
     """Return a row for each metric and a column for each split."""
     splits, names = (list(dict.fromkeys(pair[place] for pair in metrics)) for place in (0, 1))
     rows = [(name, *(cell_label(metrics.get((split, name))) for split in splits)) for name in names]
-    return _rows_html(("metric", *splits), rows) if rows else ""
+    return html_rows(("metric", *splits), rows) if rows else ""
 
 
 def _facts_html(facts: Mapping[str, object]) -> str:
-    return _rows_html(("", ""), [(name, fact) for name, fact in facts.items() if fact not in (None, "")])
-
-
-def _table_html(shown: Table) -> str:
-    columns = [column for column in shown.columns if "markdown" not in column.not_in] if shown.groups else []
-    rows = zip(*(column.texts for column in columns), strict=True)
-    title = f"<h4>{escape(shown.title)}</h4>" if shown.title else ""
-    marks = [tuple(column.best) or (False,) * len(column.texts) for column in columns]
-    body = _rows_html([column.header for column in columns], rows, [*zip(*marks, strict=True)])
-    return title + body + _notes_html([shown.caption if columns else "", *shown.notes])
-
-
-def _rows_html(header: Sequence[str], rows: Iterable[Sequence[object]], bold: Sequence[Sequence[bool]] = ()) -> str:
-    """Return a table of texts, of which some are bold."""
-    head = "".join(f"<th>{escape(name)}</th>" for name in header)
-    body = []
-    for place, row in enumerate(rows):
-        cells = (escape(str(cell)) for cell in row)
-        marks = bold[place] if bold else (False,) * len(row)
-        cells = (f"<b>{cell}</b>" if mark else cell for cell, mark in zip(cells, marks, strict=True))
-        body.append("<tr>" + "".join(f'<td style="white-space: nowrap">{cell}</td>' for cell in cells) + "</tr>")
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
-
-
-def _notes_html(notes: Iterable[str]) -> str:
-    return "".join(f"<p><small>{escape(note)}</small></p>" for note in notes if note)
+    return html_rows(("", ""), [(name, fact) for name, fact in facts.items() if fact not in (None, "")])

@@ -14,7 +14,7 @@ from stored_runs import stored_run
 import idwbench
 from idwbench.errors import ConfigError, ResultsError
 from idwbench.models.saved_model import SavedModel
-from idwbench.notebooks import Report
+from idwbench.report.reports import Report
 from idwbench.report.tables import Column, Table
 from idwbench.sweep.observer import NotebookBar, Observer, default_observer
 

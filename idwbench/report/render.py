@@ -7,6 +7,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -16,7 +17,18 @@ from idwbench.report.labels import setting_names
 from idwbench.report.tables import Column, Table
 from idwbench.report.text import render_text
 
-__all__ = ["TABLE_FORMATS", "TABLE_SUFFIXES", "TableFormat", "escape_latex", "escape_markdown", "format_of", "render"]
+__all__ = [
+    "TABLE_FORMATS",
+    "TABLE_SUFFIXES",
+    "TableFormat",
+    "escape_latex",
+    "escape_markdown",
+    "format_of",
+    "html_notes",
+    "html_rows",
+    "html_table",
+    "render",
+]
 
 TableFormat = Literal["rich", "markdown", "latex", "csv", "json"]
 TABLE_FORMATS: tuple[TableFormat, ...] = get_args(TableFormat)
@@ -172,6 +184,33 @@ def _latex_table(table: Table) -> str:
         end = [r"  \end{tabular}", *(rf"  \par\smallskip\footnotesize {note}" for note in notes), r"\end{table}"]
         rule = [r"    \midrule"]
     return "\n".join([*begin, r"    \toprule", head, *rule, *body, r"    \bottomrule", *end, ""])
+
+
+def html_table(shown: Table) -> str:
+    """Return a heading, a table and its notes as HTML."""
+    columns = [column for column in shown.columns if "markdown" not in column.not_in] if shown.groups else []
+    rows = zip(*(column.texts for column in columns), strict=True)
+    title = f"<h4>{escape(shown.title)}</h4>" if shown.title else ""
+    marks = [tuple(column.best) or (False,) * len(column.texts) for column in columns]
+    body = html_rows([column.header for column in columns], rows, [*zip(*marks, strict=True)])
+    return title + body + html_notes([shown.caption if columns else "", *shown.notes])
+
+
+def html_rows(header: Sequence[str], rows: Iterable[Sequence[object]], bold: Sequence[Sequence[bool]] = ()) -> str:
+    """Return a table of texts as HTML, of which some are bold."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in header)
+    body = []
+    for place, row in enumerate(rows):
+        cells = (escape(str(cell)) for cell in row)
+        marks = bold[place] if bold else (False,) * len(row)
+        cells = (f"<b>{cell}</b>" if mark else cell for cell, mark in zip(cells, marks, strict=True))
+        body.append("<tr>" + "".join(f'<td style="white-space: nowrap">{cell}</td>' for cell in cells) + "</tr>")
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+
+
+def html_notes(notes: Iterable[str]) -> str:
+    """Return a small paragraph for each note that is not empty."""
+    return "".join(f"<p><small>{escape(note)}</small></p>" for note in notes if note)
 
 
 def _json(tables: Sequence[Table]) -> str:

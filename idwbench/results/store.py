@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
-    from idwbench.notebooks import Report, Run
+    from idwbench.notebooks import Run
+    from idwbench.report.reports import Report
 
 __all__ = ["Results", "results_to_read"]
 
@@ -208,15 +209,15 @@ class Results:
         return frame.with_settings(self.run_table(sweep=sweep, dataset=dataset, where=where, states=states))
 
     def table(self, name: str | None = None, **options: Any) -> Report:
-        """Return the tables of a sweep or data set, see `idwbench.notebooks.table`."""
+        """Return the tables of a sweep or data set, see `idwbench.table`."""
         return idwbench.table(self, name, **options)
 
     def leaderboard(self, name: str | None = None, **options: Any) -> Report:
-        """Return the settings of a sweep or data set, best first, see `idwbench.notebooks.leaderboard`."""
+        """Return the settings of a sweep or data set, best first, see `idwbench.leaderboard`."""
         return idwbench.leaderboard(self, name, **options)
 
     def figure(self, figure: str, name: str | None = None, **options: Any) -> Figure:
-        """Return a figure of a sweep or data set, see `idwbench.notebooks.draw_figure`."""
+        """Return a figure of a sweep or data set, see `idwbench.draw_figure`."""
         return idwbench.draw_figure(self, figure, name, **options)
 
     def run(self, run_key: str) -> Run:
