@@ -24,7 +24,7 @@ __all__ = [
     "nearest_values",
 ]
 
-_NUMBERS_AT_ONCE = 2**22
+_NUMBERS_AT_ONCE, _NUMBERS_IN_CACHE = 2**22, 2**17
 
 FeatureMoments = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -48,11 +48,17 @@ class Scaling:
 
     def apply(self, raw: NDArray[np.generic]) -> NDArray[np.float32]:
         """Return `raw` (…, features) in the model's units; values beyond float32 become infinite or NaN."""
-        scaled = raw.astype(np.float64)
+        scaled = np.empty(raw.shape, np.float32)
+        given, stored = np.atleast_2d(raw, scaled)  # views
+        # A few rows at a time: pages of new memory take longer than the arithmetic.
+        size = max(1, _NUMBERS_IN_CACHE * len(given) // max(1, given.size))
         with np.errstate(over="ignore", invalid="ignore"):
-            scaled -= self.mean  # in place: pages of new memory take longer than the arithmetic
-            scaled /= self.std
-            return scaled.astype(np.float32)
+            for first in range(0, len(given), size):
+                part = given[first : first + size].astype(np.float64)
+                part -= self.mean
+                part /= self.std
+                stored[first : first + size] = part
+        return scaled
 
     def invert(self, scaled: NDArray[np.generic]) -> NDArray[np.float64]:
         """Return `scaled` (…, features) in the data's own units."""

@@ -5,10 +5,10 @@ Archives are checked at every read, and downloaded if missing.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import math
 import struct
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,8 @@ __all__ = ["ARCHIVES", "FILES", "UNIT_SCALING", "ImageArchives", "load_images", 
 
 UNIT_SCALING = Scaling(np.zeros(()), np.asarray(255.0))
 _UNSIGNED_BYTE = 0x08
+# The largest window, with the header and the checksum of gzip.
+_GZIP = zlib.MAX_WBITS | 16
 _HINT = "delete it and it is fetched again, or copy the official archive there"
 
 FILES = {
@@ -109,7 +111,7 @@ def load_images(config: ImageConfig, folder: Path) -> RawData:
     raw = folder / archives.folder / "raw"
     _fetch_missing(config.name, archives, raw)
     arrays = {
-        part: parse_idx(gzip.decompress(read_checked(raw / file, archives.checksums[part], _HINT)), file)
+        part: parse_idx(_decompressed(read_checked(raw / file, archives.checksums[part], _HINT)), file)
         for part, file in FILES.items()
     }
     return RawData(
@@ -120,6 +122,11 @@ def load_images(config: ImageConfig, folder: Path) -> RawData:
         scaling=UNIT_SCALING if config.scaling == "unit" else archives.scaling,
         sha256=archives.sha256,
     )
+
+
+def _decompressed(content: bytes) -> bytes:
+    """Return what a gzip file of one member holds, in memory of the size that its last four bytes name."""
+    return zlib.decompress(content, _GZIP, int.from_bytes(content[-4:], "little"))
 
 
 def parse_idx(content: bytes, name: str) -> NDArray[np.uint8]:
