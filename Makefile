@@ -113,7 +113,7 @@ repairs: $(VENV)/.installed
 PROTOTYPES := formation_digits weightings weightings_network power_epsilon_datasets corrupted_two_moons corrupted_digits
 prototypes: $(VENV)/.installed
 	$(call sweep_each,$(PROTOTYPES:%=prototypes/%),results/prototypes.db)
-	$(BIN)/idwbench publish prototypes -o results/prototypes --db results/prototypes.db --measure --force
+	$(BIN)/idwbench publish prototypes -o results/prototypes --db results/prototypes.db --force
 
 frontier: $(VENV)/.installed
 	@sed -n "s/^# \(Time of .*\)/\1/p" sweeps/frontier/*.yaml

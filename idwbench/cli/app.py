@@ -36,7 +36,7 @@ from idwbench.errors import (
 
 __all__ = ["COMMANDS", "RUNS", "OneLineCommand", "OneLineGroup", "RunsGroup", "app", "run"]
 
-_RUNS_HELP = "List, show, watch, compare, tag, remove, export and repeat the runs of a results database."
+_RUNS_HELP = "List, show, watch, compare, tag, measure, remove, export and repeat the runs of a results database."
 # The function of each command as MODULE.FUNCTION of this package, whose module is imported when it is used; of `runs`,
 # a group, its help.
 COMMANDS = {
@@ -51,12 +51,12 @@ COMMANDS = {
 RUNS = {
     **{name: f"stored_runs.runs_{name}" for name in ("list", "show")},
     "watch": "runs_watch.runs_watch",
-    **{name: f"runs.runs_{name}" for name in ("diff", "tag", "note", "rm", "export", "replay")},
+    **{name: f"runs.runs_{name}" for name in ("diff", "tag", "note", "measure", "rm", "export", "replay")},
 }
 # Options of `idwbench report` in version 0.1.0 that are commands now.
 _FORMER = {
     **{f"--{name}": f"publish {name}" for name in ("paper", "family", "dual")},
-    **{"--figure": "figure NAME", "--claims": "claims", "--html": "page FILE"},
+    **{"--figure": "figure NAME", "--claims": "claims", "--html": "page FILE", "--measure": "runs measure"},
 }
 # New objects before Python looks for cycles, which takes a fifth of a list of 100,000 runs at its default.
 _COLLECTED = (100_000, 20, 100)
@@ -186,6 +186,7 @@ def _error_line(error: IdwbenchError, options: dict[str, str]) -> str:
         error.hint = "--force replaces it"
     if "plugin" in options:
         error.hint = error.hint.replace("load the plugin first", "give its file with --plugin")
+    error.hint = error.hint.replace("`measure_runs`", "'idwbench runs measure'")
     if isinstance(error, SpecError):
         return printable(error.render(dotted(error.location)), kept="")
     return f"idwbench: {printable(error.render(_option(error, options) or dotted(error.location)), kept='')}"

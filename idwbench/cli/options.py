@@ -97,7 +97,6 @@ OPTIONS = {
     ),
     "engine": training_option(help="auto: fused on the CPU for the methods it supports, torch for others."),
     "device": training_option(help="Device of the torch engine: cpu, cuda, mps."),
-    "measure": storage_option("--measure", help="First store the quality of prototypes of selected runs that lack it."),
     "db": storage_option("--db", help="Results database: a path, or an SQLAlchemy URL.", envvar="IDWBENCH_DB"),
     "data_dir": storage_option(
         help="Folder of the image archives; IDWBENCH_DATA or the user's cache folder if not given."

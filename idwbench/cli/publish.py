@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -51,29 +51,22 @@ OPTIONS = {
 def claims(
     format: TableFormat | None = None,
     output: Path | None = None,
-    measure: bool = False,
     json: bool = False,
     db: str = DEFAULT_DATABASE,
-    data_dir: Path | None = None,
     force: bool = False,
 ) -> None:
     """Judge the claims of the papers by all runs with their data and protocol."""
     table_format = check_format(format, output, json)
-    from idwbench.cli.quality import advise, measured_runs, opened
-
-    results = opened(db, measure)
+    results = idwbench.Results(db, read_only=True)
     if output is not None:
         check_output(output, overwrite=force)
 
     from idwbench.claims.verdicts import claims_table
-    from idwbench.publications.publication import publications
     from idwbench.training.threads import limited_threads
 
     with limited_threads(1):
-        runs = measured_runs(results, data_dir, measure)
-        judgements = idwbench.judge_claims(results, runs)
+        judgements = idwbench.judge_claims(results)
     write_tables([claims_table(judgements)], table_format, output, force=force)
-    advise(publications()["paper"].select(runs))
 
 
 def page(
@@ -114,7 +107,6 @@ def publish(
     name: Literal["paper", "family", "dual", "baselines", "repairs", "prototypes", "frontier"],
     output: Path,
     format: Literal["png", "svg", "pdf"] = "png",
-    measure: bool = False,
     json: bool = False,
     db: str = DEFAULT_DATABASE,
     data_dir: Path | None = None,
@@ -124,25 +116,13 @@ def publish(
 
     Names of files go to stdout; what is missing, and the sweeps that would fill the gaps, to stderr.
     """
-    from idwbench.cli.quality import advise, measured_runs, opened
-    from idwbench.publications.publication import publications
     from idwbench.training.threads import limited_threads
 
-    results = opened(db, measure)
-    with limited_threads(1):
-        runs = measured_runs(results, data_dir, measure)
-        with interruptible(lambda: f"{output} is not complete; the same command with --force makes all of it"):
-            on_item = functools.partial(echo, err=True)
-            written = idwbench.write_publication(
-                name,
-                results,
-                output,
-                figure_format=format,
-                data_dir=data_dir,
-                overwrite=force,
-                on_item=on_item,
-                runs=runs,
-            )
+    results = idwbench.Results(db, read_only=True)
+    options: dict[str, Any] = {"figure_format": format, "data_dir": data_dir, "overwrite": force}
+    unfinished = f"{output} is not complete; the same command with --force makes all of it"
+    with limited_threads(1), interruptible(lambda: unfinished):
+        written = idwbench.write_publication(name, results, output, on_item=partial(echo, err=True), **options)
     if json:
         content = {"files": list(map(str, written.files)), "gaps": [dataclasses.asdict(gap) for gap in written.gaps]}
         echo_json(content, indent=1)
@@ -153,8 +133,6 @@ def publish(
             echo(f"missing: {gap.name}: {gap.problem}", err=True)
         for file in dict.fromkeys(gap.sweep_file for gap in written.gaps if gap.sweep_file is not None):
             echo(f"to fill gaps: idwbench sweep {file}", err=True)
-    if name == "paper":
-        advise(publications()["paper"].select(runs))
 
 
 def figure(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +41,8 @@ OPTIONS = {
 _FOR_LEADERBOARDS = {"only with --leaderboard": ("top", "best_over")}
 _FOR_SPLITS = {"only with --leaderboard or --by-dataset": ("split",)}
 _OPTIONS_OF_REPORTS = (
-    *("metric", "interval", "by_dataset", "split", "top", "format", "best_over", "measure", "output", "method"),
-    *("prototypes", "capacity"),
+    *("metric", "interval", "by_dataset", "split", "top", "format", "best_over", "output", "method", "prototypes"),
+    "capacity",
 )
 # By what is printed: the options that would be ignored, by the reason.
 _REFUSED: dict[str, dict[str, tuple[str, ...]]] = {
@@ -72,14 +71,12 @@ def report(
     split: str | None = None,
     top: int | None = None,
     best_over: str | None = None,
-    measure: bool = False,
     format: TableFormat | None = None,
     output: Path | None = None,
     json: bool = False,
     method: list[str] | None = None,
     prototypes: list[int] | None = None,
     db: str = DEFAULT_DATABASE,
-    data_dir: Path | None = None,
     force: bool = False,
 ) -> None:
     """Print a table of metrics over seeds, or a leaderboard.
@@ -97,27 +94,21 @@ def report(
     if mode == "contents":
         return _print_contents(db, json)
     table_format = check_format(format, output, json)
-    from idwbench.cli import quality
     from idwbench.report.capacity_slopes import capacity_tables
     from idwbench.report.leaderboard import leaderboard as ranking
     from idwbench.report.selection import report_tables, select_runs
     from idwbench.results.store import Results
-    from idwbench.runs.metrics import QUALITY_METRICS
 
-    results = quality.opened(db, measure) if measure else Results(db, read_only=True)
-    selection = (results, leaderboard if ranked else table, method or (), prototypes or ())
-    runs = select_runs(*selection, metric=metric, setting="leaderboard" if ranked else "table")
-    if measure:
-        quality.measure(results, results.load_runs([*runs.run_key]), data_dir)
-        runs = select_runs(*selection, metric=metric)
-    with quality.advised(runs) if metric in QUALITY_METRICS else nullcontext():
-        if ranked:
-            axes = [axis.strip() for axis in best_over.split(",")] if best_over is not None else []
-            tables = [ranking(runs, metric, split=split, top=top, best_over=axes, intervals=interval)]
-        elif capacity:
-            tables = [*capacity_tables(results.load_runs([*runs.run_key]))]
-        else:
-            tables = [*report_tables(runs, metric, split, by_dataset=by_dataset, intervals=interval)]
+    results = Results(db, read_only=True)
+    name, setting = (leaderboard, "leaderboard") if ranked else (table, "table")
+    runs = select_runs(results, name, method or (), prototypes or (), metric=metric, setting=setting)
+    if ranked:
+        axes = [axis.strip() for axis in best_over.split(",")] if best_over is not None else []
+        tables = [ranking(runs, metric, split=split, top=top, best_over=axes, intervals=interval)]
+    elif capacity:
+        tables = [*capacity_tables(results.load_runs([*runs.run_key]))]
+    else:
+        tables = [*report_tables(runs, metric, split, by_dataset=by_dataset, intervals=interval)]
     write_tables(tables, table_format, output, force=force)
 
 

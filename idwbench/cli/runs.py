@@ -1,4 +1,4 @@
-"""`idwbench runs`: what changes stored runs, their export, what differs between two, and their training again."""
+"""`idwbench runs`: what changes stored runs, their export, what differs between two, and their repetition."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from idwbench.runs.metrics import METRICS
 if TYPE_CHECKING:
     from idwbench.results.comparison import ArrayDifference, Comparison
 
-__all__ = ["OPTIONS", "runs_diff", "runs_export", "runs_note", "runs_replay", "runs_rm", "runs_tag"]
+__all__ = ["OPTIONS", "runs_diff", "runs_export", "runs_measure", "runs_note", "runs_replay", "runs_rm", "runs_tag"]
 
 OPTIONS = {
     "tag": argument(help="A word without commas."),
@@ -50,6 +50,32 @@ def runs_note(run: str, text: str, db: str = DEFAULT_DATABASE) -> None:
     key = results.find_run(run).run_key
     results.note([key], text)
     echo(f"{key[:12]}: {results.find_run(key).note or 'no note'}")
+
+
+def runs_measure(
+    runs: list[str] | None = None,
+    db: str = DEFAULT_DATABASE,
+    where: str | None = None,
+    sweep: str | None = None,
+    state: list[str] | None = None,
+    data_dir: Path | None = None,
+) -> None:
+    """Add the quality of prototypes to runs of older versions that lack it, from their keys, without training.
+
+    Runs are selected by keys or by conditions; without a selection all runs that lack it are measured.
+    """
+    from idwbench.sweep.measurement import unmeasured_runs
+
+    results = idwbench.Results(db, read_only=True)
+    lacking = unmeasured_runs(results.load_runs(_selected_keys(results, runs, where, sweep, state)))
+    if not lacking:
+        return echo("all runs are measured already", err=True)
+
+    def measured(done: int) -> None:
+        echo(f"measured {done} of {count_label(len(lacking), 'run')}", err=True)
+
+    with interruptible(lambda: "what was measured is stored; the same command continues"):
+        idwbench.measure_runs(idwbench.Results(db), lacking, data_dir, measured)
 
 
 def runs_rm(

@@ -18,7 +18,6 @@ from idwbench.files import check_output, make_folder, write_file
 from idwbench.report.labels import count_label
 from idwbench.results.records import RESULT_STATES, StoredRun
 from idwbench.results.store import Results
-from idwbench.runs.config import RunConfig
 from idwbench.sweep.shipped import shipped_sweeps
 from idwbench.sweep.spec import plan, read_sweep
 from idwbench.sweep.yaml_source import read_yaml
@@ -110,24 +109,10 @@ class Publication:
     claims: bool = False
     by_content: bool = False
 
-    def finished_runs(self, results: Results) -> list[StoredRun]:
-        """Return all complete and diverged runs of a database on the data sets of the sweeps, each read once."""
-        labels = dict.fromkeys(_planned(name)[0].dataset_label for name in self.sweeps)
-        return [run for label in labels for run in results.find_runs(dataset=label, states=RESULT_STATES)]
-
-    def select(self, finished: Iterable[StoredRun]) -> list[StoredRun]:
-        """Return those of the `finished_runs` that have settings of a sweep, with any seed."""
-        return list({run.run_key: run for name in self.sweeps for run in _selected(finished, name)}.values())
-
-    def find(self, results: Results, finished: Sequence[StoredRun] | None) -> dict[str, SweepRuns]:
-        """Return its runs by the name of the sweep; `finished` are the `finished_runs` if they are read already."""
-        if not self.by_content:
-            return {name: _runs_by_name(results, name) for name in self.sweeps}
-        runs = self.finished_runs(results) if finished is None else finished
-        return {
-            name: SweepRuns(name, _selected(runs, name), frozenset(run.run_key for run in _planned(name)))
-            for name in self.sweeps
-        }
+    def find(self, results: Results) -> dict[str, SweepRuns]:
+        """Return its complete and diverged runs by the name of the sweep."""
+        found = _runs_by_content if self.by_content else _runs_by_name
+        return {name: found(results, name) for name in self.sweeps}
 
 
 @cache
@@ -148,15 +133,13 @@ def _item(facts: Mapping[str, Any]) -> Item:
     return Item(**own, options=options)
 
 
-@cache
-def _planned(name: str) -> tuple[RunConfig, ...]:
-    """Return the runs that a shipped sweep trains; its data set and its protocol are those of the first."""
-    return plan(read_sweep(shipped_sweeps()[name]))
-
-
-def _selected(runs: Iterable[StoredRun], name: str) -> list[StoredRun]:
-    settings = {run.setting_key for run in _planned(name)}
-    return [run for run in runs if run.config.setting_key in settings]
+def _runs_by_content(results: Results, name: str) -> SweepRuns:
+    """Return the runs with settings of a shipped sweep, which has one data set, and any seed."""
+    planned = plan(read_sweep(shipped_sweeps()[name]))
+    settings = {run.setting_key for run in planned}
+    runs = results.find_runs(dataset=planned[0].dataset_label, states=RESULT_STATES)
+    stored = [run for run in runs if run.config.setting_key in settings]
+    return SweepRuns(name, stored, frozenset(run.run_key for run in planned))
 
 
 def _runs_by_name(results: Results, name: str) -> SweepRuns:
@@ -194,7 +177,6 @@ def write_publication(
     data_dir: Path | None = None,
     overwrite: bool = False,
     on_item: Callable[[str], None] = lambda name: None,
-    runs: Sequence[StoredRun] | None = None,
 ) -> Published:
     """Write all figures, tables and claims that a database has runs for, and a page that shows them.
 
@@ -210,7 +192,6 @@ def write_publication(
         data_dir: Folder of the image archives.
         overwrite: Whether files of an earlier call may be replaced.
         on_item: Called with the name of each figure or table before it is made.
-        runs: The finished runs of the paper's data sets if they are read already.
 
     Raises:
         ConfigError: unknown name or format.
@@ -225,7 +206,7 @@ def write_publication(
     others = [target / other for other in (*(("claims.md", "claims.json") if publication.claims else ()), "README.md")]
     for path in [*(path for item in publication.items for path in item.paths(target, figure_format)), *others]:
         check_output(path, overwrite=overwrite)
-    sweeps = publication.find(results, runs)
+    sweeps = publication.find(results)
     gaps = [Gap(name, sweep.problem, sweep.file) for name, sweep in sweeps.items() if sweep.problem is not None]
     files: list[Path] = []
     made: list[tuple[Item, Path]] = []
@@ -241,7 +222,7 @@ def write_publication(
             made.append((item, written[0]))
     if publication.claims:
         on_item("claims")
-        files += _write_claims(publication, results, runs, target)
+        files += _write_claims(publication, results, target)
     files.append(target / "README.md")
     write_file(files[-1], _page(publication, sweeps.values(), made, gaps).encode(), overwrite=True)
     return Published(tuple(files), tuple(gaps))
@@ -275,12 +256,10 @@ def _write_item(
     return _write_tables(report_tables(runs, intervals=intervals, **item.options), paths)
 
 
-def _write_claims(
-    publication: Publication, results: Results, runs: Sequence[StoredRun] | None, target: Path
-) -> list[Path]:
+def _write_claims(publication: Publication, results: Results, target: Path) -> list[Path]:
     from idwbench.claims.verdicts import claims_table, judge_claims
 
-    judgements = [one for one in judge_claims(results, runs) if one.claim.publication == publication.name]
+    judgements = [one for one in judge_claims(results) if one.claim.publication == publication.name]
     return _write_tables([claims_table(judgements)], [target / "claims.md", target / "claims.json"])
 
 

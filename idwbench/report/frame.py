@@ -25,7 +25,7 @@ from idwbench.report.statistics import SPLITS, Statistic, statistic
 from idwbench.results.records import RESULT_STATES, StoredRun
 from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.models import ModelConfig
-from idwbench.runs.metrics import HEADLINES, METRICS
+from idwbench.runs.metrics import HEADLINES, METRICS, QUALITY_METRICS
 
 __all__ = [
     "Row",
@@ -159,6 +159,7 @@ def check_metric(table: pandas.DataFrame, metric: str) -> None:
         raise ConfigError(f"no run has a metric '{metric}'", location=("metric",), hint=hint)
     n = int((table.state == "complete").sum())
     hint = f"they have: {', '.join(sorted(known))}"
+    hint += "; `measure_runs` measures those with prototypes" if metric in QUALITY_METRICS else ""
     lack = "the only complete run lacks" if n == 1 else f"all {n:,} complete runs lack"
     raise ConfigError(f"{lack} the metric '{metric}'", location=("metric",), hint=hint)
 

@@ -15,7 +15,7 @@ from idwbench.report.tables import Table
 from idwbench.results.store import Results
 from idwbench.runs.dataset_base import Task
 from idwbench.runs.kinds.models import MODELS
-from idwbench.runs.metrics import HEADLINES, QUALITY_METRICS
+from idwbench.runs.metrics import HEADLINES
 
 __all__ = ["report_tables", "select_runs", "tables_of"]
 
@@ -74,8 +74,6 @@ def _read(results: Results, kind: str, name: str, metric: str | None) -> pandas.
     """Return the runs of a sweep or data set, without metrics that no table shows."""
     read = partial(results.run_table, facts=("n_parameters",), **{kind: name})
     names = {HEADLINES[task].name for task in get_args(Task)} | ({metric} if metric else set())
-    # These tell whether the quality of a run was measured.
-    names |= {"coverage", "key_correlation"} if metric in QUALITY_METRICS else set()
     table = read(metrics=names)
     known = [pair for pair in table.columns if isinstance(pair, tuple) and pair[1] in ([metric] if metric else names)]
     is_measured = table[known].notna().any(axis=1) | (table.state != "complete")

@@ -45,32 +45,27 @@ def test_without_a_name_the_contents_are_listed(swept, tmp_path):
 
 
 def test_runs_of_an_older_version_that_lack_a_metric_are_measured_on_request(swept, tmp_path):
-    plain = swept("report --table small --format csv").stdout
+    plain = swept("report --table small --metric coverage --format csv").stdout
     query(tmp_path / "results/idwbench.db", "DELETE FROM metrics WHERE name <> 'accuracy'")
     for option in ("--table", "--leaderboard"):
-        refused = swept(f"report {option} small --metric coverage")
-        assert_one_line(refused, 2, "--metric: all 15 complete runs lack the metric 'coverage' (--measure computes it")
-    result = swept("report --table small --method idw --measure --json")
-    assert (result.stderr, len(json.loads(result.stdout))) == ("measured 6 of 6 runs\n", 2)
-    result = swept("report --leaderboard small --metric coverage")
-    assert result.stderr.startswith("9 runs without the quality of prototypes: --measure computes it")
+        lacking = "--metric: all 15 complete runs lack the metric 'coverage' (they have: accuracy; "
+        assert_one_line(swept(f"report {option} small --metric coverage"), 2, f"{lacking}'idwbench runs measure'")
+    assert swept("runs measure --where method=='idw'").stderr == "measured 6 of 6 runs\n"
+    assert "9 complete runs without the metric 'coverage'" in swept("report --table small --metric coverage").stdout
     for words in ("measured 9 of 9 runs\n", "all runs are measured already\n"):
-        result = swept("report --table small --measure --format csv")
-        assert (result.stderr, result.stdout) == (words, plain)
+        assert swept("runs measure --sweep small").stderr == words
+    assert swept("report --table small --metric coverage --format csv").stdout == plain
 
 
 @pytest.mark.slow
-def test_there_is_a_verdict_on_each_claim_and_runs_without_the_quality_of_prototypes_are_counted(run, tmp_path):
+def test_there_is_a_verdict_on_each_claim(run):
     assert run("train --dataset two_moons --method idw --prototypes 16").exit_code == 0
-    query(tmp_path / "results/idwbench.db", "DELETE FROM metrics WHERE name <> 'accuracy'")
     result = run("claims --json")
-    assert result.stderr.startswith("1 run without the quality of prototypes: --measure computes it")
     records = json.loads(result.stdout)
     assert [record["number"] for record in records] == list(range(1, 41))
     assert records[0]["verdict"] == "not enough runs"
     assert records[0]["sweeps"] == ["sweeps/paper/paper_two_moons.yaml"]
     assert (records[5]["verdict"], records[19]["verdict"]) == ("holds", "does not hold")
-    assert run("claims --json --measure").stderr == "measured 1 of 1 runs\n"
 
 
 def test_a_figure_of_stored_runs_is_the_same_each_time_and_one_of_formulas_needs_no_database(swept, tmp_path, run):
