@@ -50,7 +50,7 @@ def export_model(
     """Write a trained model as ONNX, as a Python module that needs only NumPy, or as a scikit-learn estimator.
 
     The ending of the file decides: .onnx, .py or .skops. All take inputs in the data's own units and hold the model
-    card. Methods of plugins cannot be exported.
+    card. Methods of plugins can be exported as ONNX, if their score is a sequence of operators.
     """
     from idwbench.exports.model import model_format
 

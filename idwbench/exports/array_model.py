@@ -29,7 +29,7 @@ def squared_distances(inputs: Array, keys: Array) -> Array:
 
 @dataclass(frozen=True)
 class ArrayModel(ArrayNetwork):
-    """A prototype network of a built-in method with softmax weights or those of a ReLU.
+    """A prototype network with softmax weights or those of a ReLU.
 
     Attributes:
         patches: Those of its patches; None without any.
@@ -79,16 +79,19 @@ class ArrayModel(ArrayNetwork):
         return self.weighting(scores)
 
 
-def array_model(network: PrototypeNetwork, patches: PatchPrototypes | None = None) -> ArrayModel:
+def array_model(
+    network: PrototypeNetwork, patches: PatchPrototypes | None = None, *, takes_plugins: bool = False
+) -> ArrayModel:
     """Return the arrays of a network, or of a head, whose inputs are features, with patches if there are any.
 
     Raises:
-        OutputError: its method is not built in, or has another weighting than softmax or ReLU.
+        OutputError: it has another weighting than softmax or ReLU, or its method is not built in, and the form of the
+            export does not take the methods of plugins.
     """
     method = network.method
-    if method.name not in BUILT_IN_METHODS or method.sha256 is not None:
-        problem = f"the method '{method.name}' cannot be exported: a plugin defines it"
-        raise OutputError(problem, hint=f"supported are {', '.join(BUILT_IN_METHODS)}")
+    if not takes_plugins and (method.name not in BUILT_IN_METHODS or method.sha256 is not None):
+        problem = f"the method '{method.name}' cannot be exported in this format: a plugin defines it"
+        raise OutputError(problem, hint="export it as .onnx")
     if method.weighting not in get_args(MethodWeighting):
         problem = f"'{method.title}' cannot be exported: only softmax and ReLU weights can"
         raise OutputError(problem, hint="save it as .pt or .safetensors")

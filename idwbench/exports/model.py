@@ -60,7 +60,8 @@ def export_model(
         data_dir: Folder of the image archives: the model of a stored run has the scaling of its data.
 
     Raises:
-        OutputError: another ending, a method of a plugin, a missing package, or the file cannot be written.
+        OutputError: another ending, a method that this format cannot have, a missing package, or the file cannot be
+            written.
         ModelFileError: the model file cannot be read.
         ResultsError: no such run.
         TrainingError: the run has no model.
@@ -114,8 +115,14 @@ def model_card(
     """
     from idwbench.data.loading import load_dataset
     from idwbench.models.model_card import network_card, saved_model_card
+    from idwbench.models.model_file import read_card
 
-    found = _found(model, results, data_dir)
+    try:
+        found = _found(model, results, data_dir)
+    except ModelFileError:  # without the plugin of its method a file cannot be loaded, but says what it holds
+        if not isinstance(model, str | PathLike) or (card := read_card(model)) is None:
+            raise
+        return card
     if isinstance(found, StoredRun):
         return network_card(found, load_dataset(found.config.dataset, data_dir))
     return saved_model_card(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from idwbench.data.dataset import Dataset, Scaling
 from idwbench.errors import OutputError
 from idwbench.exports.array_model import ArrayModel, array_model
 from idwbench.exports.onnx_graph import Graph, GraphArray
+from idwbench.exports.traced_score import OPSET, traced_score
 from idwbench.models.array_weights import softmax
 from idwbench.models.model_card import CARD_NAME, card_text
 from idwbench.models.modules import PrototypeNetwork
@@ -22,7 +24,7 @@ from idwbench.models.saved_model import SavedModel
 
 __all__ = ["onnx_content"]
 
-_OPSET, _FORMAT = 17, 8  # of 2022, which the runtimes in use read
+_FORMAT = 8  # of the same year as the operator set
 _LARGEST = 2**31 - 2**24  # bytes; a message of protobuf cannot exceed 2 GiB
 
 
@@ -51,8 +53,8 @@ def onnx_content(
         patches: Those of the prototype network, or of the head.
 
     Raises:
-        OutputError: the encoder is ``vit_tiny``, a plugin defines the method, the score of the head has learned numbers
-            that are no parameters of the method, or the file would exceed 2 GiB.
+        OutputError: the encoder is ``vit_tiny``, PyTorch cannot trace the score of a plugin, the score of the head has
+            learned numbers that are no parameters of the method, or the file would exceed 2 GiB.
     """
     graph = Graph()
     inputs = _scaled_inputs(graph, units.scaling)
@@ -60,7 +62,9 @@ def onnx_content(
     if isinstance(network, Network):
         inputs, head = _encoded(graph, network.encoder, inputs), network.head
     if isinstance(head, PrototypeNetwork):
-        model = array_model(head.plain(OutputError), patches)
+        model = array_model(head.plain(OutputError), patches, takes_plugins=True)
+        if model.method.sha256 is not None:
+            model = replace(model, method=replace(model.method, score=traced_score(model.method)))
         answers, weights = _prototype_answers(graph, model, inputs)
         outputs = [_output(graph, "weights", weights, len(model.all_keys))]
     else:
@@ -76,7 +80,7 @@ def onnx_content(
     given = helper.make_tensor_value_info("inputs", TensorProto.FLOAT, ["batch", units.n_features])
     content = helper.make_model(
         helper.make_graph(graph.nodes, str(card["kind"]), [given], outputs, initializer=graph.constants),
-        opset_imports=[helper.make_opsetid("", _OPSET)],
+        opset_imports=[helper.make_opsetid("", OPSET)],
         ir_version=_FORMAT,
         producer_name="idwbench",
         producer_version=idwbench.__version__,

@@ -37,6 +37,7 @@ __all__ = [
     "network_card",
     "parse_facts",
     "patch_table",
+    "public_card",
     "readable_card",
     "saved_model_card",
 ]
@@ -200,10 +201,20 @@ def _card(
         "seed": config.seed if is_trained else None,
         "metrics": dict(metrics),
         "run_key": provenance.get("run_key"),
-        "provenance": {name: part for name, part in provenance.items() if name not in ("run_key", "data_sha256")},
+        "provenance": _without(provenance, "run_key", "data_sha256"),
         "metrics_with_patches": None,
         "patches": [],
     }
+
+
+def public_card(card: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the card of a model without what the card in its file has for reading it."""
+    shown = _without(card, "format", "version", "config")
+    return {**shown, "provenance": _without(card["provenance"], "run_key", "data_sha256")}
+
+
+def _without(facts: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: fact for name, fact in facts.items() if name not in names}
 
 
 def _with_unknown_data(content: Any) -> Any:

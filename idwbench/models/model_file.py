@@ -28,14 +28,14 @@ from idwbench.data.dataset import Scaling, array_sha256
 from idwbench.errors import ConfigError, ModelFileError, PatchError
 from idwbench.files import check_model_path, read_file, write_file
 from idwbench.models.array_weights import ArrayNetwork
-from idwbench.models.model_card import CARD_NAME, ModelFacts, card_text, parse_facts, saved_model_card
+from idwbench.models.model_card import CARD_NAME, ModelFacts, card_text, parse_facts, public_card, saved_model_card
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.patch_records import Repairs, earlier_repairs
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 
-__all__ = ["load_model", "model_content", "save_model"]
+__all__ = ["load_model", "model_content", "read_card", "save_model"]
 
 FORMAT = "idwbench-model"
 # 4: patches have tensors of their own; a model without any is a file of version 3, which has a card. Before 4 patches
@@ -100,6 +100,16 @@ def load_model(path: str | PathLike[str]) -> SavedModel:
     return _read_model(read_file(Path(path), ModelFileError), Path(path))
 
 
+def read_card(path: str | PathLike[str]) -> dict[str, Any] | None:
+    """Return the model card in a file whose method is that of a plugin, which need not be loaded; None of other files.
+
+    Raises:
+        ModelFileError: the file does not exist, is not a model file, is damaged or of a newer version.
+    """
+    card, _, facts, _ = _read_facts(read_file(Path(path), ModelFileError), Path(path))
+    return public_card(card) if facts.config.model.plugin_sha256 is not None and "card" in card else None
+
+
 def model_content(model: SavedModel, suffix: str) -> bytes:
     """Return the bytes of a model file with the ending ``.pt`` or ``.safetensors``."""
     tensors = {name: part.detach().cpu().contiguous() for name, part in model.network.named_parameters()}
@@ -129,6 +139,20 @@ def model_content(model: SavedModel, suffix: str) -> bytes:
 
 def _read_model(content: bytes, path: Path) -> SavedModel:
     """Return the model in the content of the file `path`."""
+    _, tensors, facts, version = _read_facts(content, path)
+    try:
+        method = _method(facts.config, path)
+        _check_tensors(tensors, facts, version)
+        _check_learned(tensors, method, facts.config.model.parameters)
+        return _model(facts, tensors, method, version)
+    except (ValueError, ConfigError, PatchError) as error:
+        raise ModelFileError(f"damaged model file: {_one_line(error)}", file=path) from None
+    except ModelFileError as error:
+        raise ModelFileError(error.problem, hint=error.hint, file=path) from None
+
+
+def _read_facts(content: bytes, path: Path) -> tuple[dict[str, Any], dict[str, Tensor], ModelFacts, int]:
+    """Return the card, the tensors, the facts and the version of a model file, without those that need its method."""
     try:
         # Torch warns of some kinds of tensors; the checks below refuse them.
         with warnings.catch_warnings():
@@ -148,15 +172,9 @@ def _read_model(content: bytes, path: Path) -> SavedModel:
     try:
         if type(version) is not int or not 1 <= version <= VERSION:
             raise ValueError(f"version: expected a number from 1 to {VERSION}")
-        facts = parse_facts(card)
-        method = _method(facts.config, path)
-        _check_tensors(tensors, facts, version)
-        _check_learned(tensors, method, facts.config.model.parameters)
-        return _model(facts, tensors, method, version)
-    except (ValueError, ConfigError, PatchError) as error:
+        return card, tensors, parse_facts(card), version
+    except (ValueError, ConfigError) as error:
         raise ModelFileError(f"damaged model file: {_one_line(error)}", file=path) from None
-    except ModelFileError as error:
-        raise ModelFileError(error.problem, hint=error.hint, file=path) from None
 
 
 def _pt_fields(content: bytes) -> Fields:

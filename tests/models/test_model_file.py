@@ -15,6 +15,7 @@ from case_tables import case_table
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+from idwbench import model_card
 from idwbench.attention.records import Method
 from idwbench.attention.scores import METHODS, idw
 from idwbench.errors import ModelFileError, OutputError
@@ -233,15 +234,20 @@ def test_a_file_by_the_other_name_or_with_compressed_or_endless_entries_allocate
         load_model(tmp_path / "other.safetensors")
 
 
-def test_a_model_of_another_version_of_its_plugin_is_refused(model, tmp_path):
+def test_a_model_of_another_version_of_its_plugin_is_refused_but_has_its_card(model, tmp_path):
     changed = model.config.model.model_copy(update={"method": "lap", "plugin_sha256": "1" * 64})
     config = model.config.model_copy(update={"model": changed})
-    METHODS["lap"] = Method("lap", "", idw, parameters=METHODS["idw"].parameters, sha256="1" * 64)
+    METHODS["lap"] = Method("lap", METHODS["idw"].formula, idw, parameters=METHODS["idw"].parameters, sha256="1" * 64)
     save_model(replace(model, config=config), tmp_path / "model.pt")
     assert load_model(tmp_path / "model.pt").config.model.method == "lap"
+    card = model_card(tmp_path / "model.pt")
     METHODS["lap"] = replace(METHODS["lap"], sha256="2" * 64)
     with pytest.raises(ModelFileError, match="was trained with another version of the plugin that defines 'lap'"):
         load_model(tmp_path / "model.pt")
     del METHODS["lap"]
     with pytest.raises(ModelFileError, match=r"unknown method 'lap' \(if a plugin defines it, load the plugin first\)"):
         load_model(tmp_path / "model.pt")
+    assert model_card(tmp_path / "model.pt") == card and card["method"] == "lap"
+    (tmp_path / "model.pt").write_bytes((tmp_path / "model.pt").read_bytes()[:-100])
+    with pytest.raises(ModelFileError, match="not an idwbench model"):
+        model_card(tmp_path / "model.pt")
