@@ -104,9 +104,11 @@ def test_the_blocks_of_the_page_run_in_order(page, tmp_path, monkeypatch, capsys
 
 
 def run_block(block, names):
-    """Run or check a block, and return what its commands printed."""
+    """Run or check a block, and return what its commands printed; one that begins with a file's name is that file."""
     printed = []
-    if block.language == "python":
+    if name := re.match(r"# (\w+\.\w+)\n", block.text):
+        Path(name[1]).write_text(block.text, encoding="utf-8")
+    elif block.language == "python":
         run_python(block, names)
     elif block.language == "yaml":
         path = Path(re.findall(r"^name: (\w+)$", block.text, flags=re.MULTILINE)[0]).with_suffix(".yaml")
