@@ -1,4 +1,4 @@
-"""The settings of the kinds of models: defaults, labels, and one line for each mistake."""
+"""The settings of the kinds of models: defaults, labels, advice, and one line for each mistake."""
 
 import inspect
 from dataclasses import replace
@@ -10,9 +10,11 @@ from case_tables import case_table
 from idwbench.attention.records import Parameter
 from idwbench.attention.scores import METHODS, register_method
 from idwbench.errors import ConfigError
+from idwbench.runs.advice import LOW_ACCURACY, training_advice
 from idwbench.runs.config import run_config
 from idwbench.runs.kinds.hash_table import SIMILARITIES
 from idwbench.runs.kinds.models import parse_model
+from idwbench.runs.kinds.prototypes import TABLE_DEFAULTS
 from idwbench.runs.kinds.scikit_learn import SCIKIT_LEARN_METHODS
 from idwbench.runs.protocol import Protocol
 
@@ -76,6 +78,50 @@ def test_parameters_of_scikit_learn_are_words_and_numbers_that_are_used_and_some
     assert {"gamma", "degree", "coef0"} <= parsed("scikit_learn", method="svc", kernel="poly").parameters.keys()
     random = {name for name in SCIKIT_LEARN_METHODS if not parsed("scikit_learn", method=name).is_deterministic}
     assert random == {"nca_knn", "random_forest", "hist_gradient_boosting"}
+
+
+# Prototypes: the paper's protocol on its data, another on tables, and none in place of what is given
+
+
+def chosen(dataset, **settings):
+    """Return what a network of prototypes begins with on a data set."""
+    run = run_config(dataset, **settings)
+    names = ("initialisation", "key_bounds", "learning_rate")
+    return {name: getattr(run.protocol if name == "learning_rate" else run.model, name) for name in names}
+
+
+PAPER = {"initialisation": "default", "key_bounds": "none", "learning_rate": 0.01}
+
+
+@pytest.mark.parametrize("dataset", ["iris", "digits", "blobs", "sine", "diabetes", {"name": "csv", "path": "x.csv"}])
+def test_keys_that_are_points_start_at_rows_of_a_table_and_stay_within_its_range(dataset):
+    assert chosen(dataset) == TABLE_DEFAULTS
+    given = {"initialisation": "kmeans", "learning_rate": 0.2}
+    assert chosen(dataset, **given) == {**TABLE_DEFAULTS, **given}
+    assert chosen(dataset, method="fc_relu") == PAPER == chosen(dataset, **PAPER)
+    assert run_config(dataset, kind="network", head="idw", prototypes=4).protocol.learning_rate == 0.01
+
+
+@pytest.mark.parametrize(("dataset", "rate"), [("two_moons", 0.01), ("mnist", 0.001), ("fashion_mnist", 0.001)])
+def test_the_data_of_the_paper_and_images_like_it_keep_its_protocol(dataset, rate):
+    assert chosen(dataset) == {**PAPER, "learning_rate": rate}
+
+
+LOW = {("train", "accuracy"): 0.5}
+ADVICE = [
+    ({}, "more than 16 prototypes, power 8, initialisation samples, learning_rate 0.05 and 50 epochs"),
+    ({"power": 8.0, "learning_rate": 0.1, "epochs": 60}, "more than 16 prototypes and initialisation samples"),
+    ({"method": "fc_relu", "prototypes": 4, "epochs": 50}, "more than 4 prototypes"),
+]
+
+
+@pytest.mark.parametrize(("settings", "helps"), ADVICE)
+def test_advice_is_what_a_run_has_not_and_is_given_to_prototypes_that_have_not_learned(settings, helps):
+    run = run_config("two_moons", **settings)
+    assert training_advice(run, LOW) == f"the train accuracy 50.0 % is low; what usually helps: {helps}"
+    learned, numbers = {("train", "accuracy"): LOW_ACCURACY}, {("train", "rmse"): 3.0}
+    baseline = run_config("two_moons", kind="baseline", method="kmeans")
+    assert {training_advice(*given) for given in ((run, learned), (run, numbers), (baseline, LOW))} == {""}
 
 
 # Labels

@@ -65,11 +65,14 @@ def with_part(part):
     return run.model_copy(update={place: part})
 
 
+def canonical(content):
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+
+
 def slow_key(run):
     content = run.model_dump(mode="json")
     content["dataset"].pop("path", None)
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
-    return hashlib.sha256(f"idwbench-run-1\n{text}".encode()).hexdigest()
+    return hashlib.sha256(f"idwbench-run-1\n{canonical(content)}".encode()).hexdigest()
 
 
 @pytest.mark.parametrize(("key", "dataset", "settings"), PINNED)
@@ -78,7 +81,7 @@ def test_keys_are_pinned_with_every_seed(key, dataset, settings):
     assert run.run_key == key
     again = RunConfig.model_validate_json(run.model_dump_json())
     assert (again, again.run_key) == (run, key)
-    assert run.canonical_json() == json.dumps(json.loads(run.canonical_json()), sort_keys=True, separators=(",", ":"))
+    assert run.canonical_json() == canonical(json.loads(run.canonical_json()))
     for seed in (0, 5, 2**32 - 1):
         other, alone = run.with_seed(seed), run.model_copy(update={"seed": seed})
         assert other == alone
@@ -86,11 +89,12 @@ def test_keys_are_pinned_with_every_seed(key, dataset, settings):
         assert other.with_seed(run.seed).run_key == run.run_key == key
 
 
+@pytest.mark.parametrize(("dataset", "cases"), [("two_moons", "special"), ("iris", "wrong")])
 @pytest.mark.parametrize("settings", [{}, {"prototypes": 3, "power": 8.0}, {"initialisation": "kmeans", "epochs": 7}])
-def test_a_study_needs_the_run_with_the_same_settings_and_its_key(settings):
-    study = run_config("two_moons", kind="patch_study", seed=5, **settings)
-    assert study.required == run_config("two_moons", seed=5, **settings)
-    assert study.required.run_key == run_config("two_moons", seed=5, **settings).run_key != study.run_key
+def test_a_study_needs_the_run_that_train_would_make_with_its_key(dataset, cases, settings):
+    of_study = {"kind": "patch_study", "cases": cases}
+    study, run = (run_config(dataset, seed=5, **kind, **settings) for kind in (of_study, {}))
+    assert study.required == run and study.required.run_key == run.run_key != study.run_key
 
 
 def test_every_run_that_version_0_1_0_stored_has_its_key_and_its_json():
@@ -160,8 +164,7 @@ RUNS = [
 
 def stored(run, **changes):
     """Return a run as it is read from its JSON with other settings."""
-    content = json.loads(run.canonical_json()) | changes
-    return RunConfig.stored(json.dumps(content, sort_keys=True, separators=(",", ":")), run.run_key)
+    return RunConfig.stored(canonical(json.loads(run.canonical_json()) | changes), run.run_key)
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.model.kind)
@@ -189,11 +192,9 @@ def test_a_text_without_settings_is_refused(text):
 
 
 def test_settings_of_another_version_are_checked_though_they_have_their_key():
-    run = RUNS[0]
-    content = json.loads(run.canonical_json())
+    content = json.loads(RUNS[0].canonical_json())
     content["protocol"]["lookahead"] = 5  # which a later version may have
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     digest = config._KEY_START.copy()
-    digest.update(text.encode())
+    digest.update(canonical(content).encode())
     with pytest.raises(ValueError, match="lookahead"):
-        RunConfig.stored(text, digest.hexdigest())
+        RunConfig.stored(canonical(content), digest.hexdigest())
