@@ -386,34 +386,3 @@ def test_merged_slots_are_the_nearest_sum_and_as_many_as_outputs_replace_all(bia
     outputs, totals = limited_outputs([memory], QUERIES, "merged", OUTPUTS, LABELS)
     np.testing.assert_allclose(outputs, memory.answers(QUERIES), atol=1e-4)
     assert totals is None
-
-
-def other_histories(memory):
-    """Return histories with the sum of error signals times keys of a memory: their keys, error signals and classes."""
-    keys, errors = (part.astype(np.float32) for part in keys_and_errors(memory))
-    order = np.random.default_rng(1).permutation(SLOTS)
-    yield "in another order", keys[order], errors[order], LABELS[order]
-    yield (
-        "a slot in two halves",
-        np.vstack([keys, keys[:1]]),
-        np.vstack([errors[:1] / 2, errors[1:], errors[:1] / 2]),
-        None,
-    )
-    more, cancelled = np.full((2, keys.shape[1]), 3.0, np.float32), np.array([[5.0] * OUTPUTS, [-5.0] * OUTPUTS])
-    yield "slots that cancel", np.vstack([keys, more]), np.vstack([errors, cancelled]).astype(np.float32), None
-    merged_keys, merged_errors = merged_slots(memory, OUTPUTS)
-    yield "merged slots", merged_keys.astype(np.float32), merged_errors.astype(np.float32), np.arange(OUTPUTS)
-
-
-def test_histories_with_the_same_weights_give_the_same_answers_with_other_attention():
-    memory = small_memory(bias=False)
-    before = memory.totals(QUERIES, LABELS, 3)
-    for name, keys, errors, labels in other_histories(memory):
-        slots = len(keys)
-        own = np.concatenate([LABELS, np.full(slots - SLOTS, 2)]) if labels is None else labels
-        ones = {"slot_steps": np.zeros(slots, np.int64), "coefficients": np.ones(1), "units": np.ones(1)}
-        other = replace(memory, stored_keys=keys, gradients=errors, **ones)
-        np.testing.assert_allclose(other.change(), memory.change(), atol=1e-4, err_msg=name)
-        np.testing.assert_allclose(other.answers(QUERIES), memory.answers(QUERIES), atol=1e-4, err_msg=name)
-        same = np.allclose(other.totals(QUERIES, own, 3), before, atol=1e-3)
-        assert same == (name == "in another order"), name

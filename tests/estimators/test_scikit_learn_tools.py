@@ -1,10 +1,11 @@
-"""The estimators inside scikit-learn: its own checks, pipelines, searches, containers, routing, files; docstrings."""
+"""The estimators inside scikit-learn: its own checks, pipelines of tables, containers, routing, files; docstrings."""
 
 import doctest
 import io
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import joblib
 import numpy as np
@@ -13,15 +14,24 @@ import polars as pl
 import pytest
 import skops.io
 from sklearn import config_context
-from sklearn.ensemble import BaggingClassifier
-from sklearn.model_selection import GridSearchCV, cross_validate
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MaxAbsScaler, Normalizer, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from tables import NAMES, WORDS, X
 
-from idwbench import KernelRegressor, PrototypeClassifier, PrototypeRegressor
+from idwbench import (
+    KernelRegressor,
+    PrototypeClassifier,
+    PrototypeRegressor,
+    TableEncoder,
+    explain_pipeline,
+    patch_pipeline,
+)
+from idwbench.data.loading import load_dataset
 from idwbench.estimators import classifier, kernel_regressor, regressor
+from idwbench.runs.datasets import CsvConfig
 
 FAST = {"n_prototypes": 4, "epochs": 30, "random_state": 0}
 SAVED = [
@@ -43,13 +53,6 @@ def test_a_saved_estimator_predicts_the_same_and_skops_trusts_all_but_the_class(
     assert skops.io.get_untrusted_types(data=data) == [own]
     for again in (joblib.load(memory), skops.io.loads(data, trusted=[own])):
         np.testing.assert_array_equal(again.predict(X), model.predict(X))
-
-
-def test_pipelines_searches_and_ensembles_work():
-    pipeline = make_pipeline(StandardScaler(), PrototypeClassifier(**FAST))
-    grid = {"prototypeclassifier__power": np.array([1.0, 2.0]), "prototypeclassifier__n_prototypes": np.array([3, 6])}
-    assert GridSearchCV(pipeline, grid, cv=2).fit(X, WORDS).best_score_ > 0.8
-    assert BaggingClassifier(PrototypeClassifier(**FAST), 3, random_state=0).fit(X, WORDS).score(X, WORDS) > 0.8
 
 
 @pytest.mark.parametrize(("frame_of", "series_of"), [(pd.DataFrame, pd.Series), (pl.DataFrame, pl.Series)])
@@ -88,19 +91,10 @@ def test_the_estimators_pass_the_checks_of_scikit_learn(estimator, check):
 
 
 # scikit-learn skips its last check unless SciPy was imported with the variable set; old versions do not have it.
-OWN_PROCESS = """
-import inspect, io, sys
-import joblib, numpy as np
-from idwbench import KernelRegressor, PrototypeClassifier, PrototypeRegressor
-X = np.random.default_rng(0).normal(size=(40, 3)); y = X[:, 0] > 0
-model = PrototypeClassifier(4, epochs=2, random_state=0).fit(X, y)
-model = model.patch(X[0], not y[0], confidence=0.9, radius=0.1).partial_fit(X, y)
-for made in (model, PrototypeRegressor(4, epochs=2).fit(X, X), KernelRegressor("shepard", power="loo").fit(X, X)):
-    made.predict(X), str(made.explain(X[0]))
-    joblib.dump(made, io.BytesIO())
-assert "matplotlib" not in sys.modules
-print([name for name in ("torch", "sqlalchemy", "typer") if name in sys.modules])
+LAST_CHECK = """
+import inspect
 import sklearn.utils.estimator_checks as checks
+from idwbench import KernelRegressor, PrototypeClassifier, PrototypeRegressor
 if "only_numpy" in inspect.signature(checks._yield_array_api_checks).parameters:
     for estimator in (PrototypeClassifier(), PrototypeRegressor(), KernelRegressor()):
         options = {"array_namespace": "numpy", "expect_only_array_outputs": False}
@@ -109,13 +103,92 @@ if "only_numpy" in inspect.signature(checks._yield_array_api_checks).parameters:
 
 
 @pytest.mark.slow
-def test_nothing_imports_torch_and_the_check_of_scikit_learn_that_needs_an_environment_variable_passes():
-    words, environment = [sys.executable, "-c", OWN_PROCESS], os.environ | {"SCIPY_ARRAY_API": "1"}
-    result = subprocess.run(words, capture_output=True, text=True, check=True, env=environment)
-    assert result.stdout == "[]\n"
+def test_the_check_of_scikit_learn_that_needs_an_environment_variable_passes():
+    subprocess.run([sys.executable, "-c", LAST_CHECK], check=True, env=os.environ | {"SCIPY_ARRAY_API": "1"})
 
 
 def test_the_examples_of_the_docstrings_hold():
     for module in (classifier, regressor, kernel_regressor):
         result = doctest.testmod(module)
         assert (result.failed, result.attempted > 3) == (0, True)
+
+
+# Data frames with categories and missing values in pipelines, explained and patched in their own units
+
+PENGUINS = Path(__file__).parents[1] / "assets" / "penguins.csv"
+FRAME = pd.read_csv(PENGUINS)
+BIRDS, SPECIES = FRAME.drop(columns=["species", "year"]), FRAME["species"]
+
+
+@pytest.fixture(scope="module")
+def pipeline():
+    return make_pipeline(TableEncoder(), PrototypeClassifier(9, epochs=100, random_state=0)).fit(BIRDS, SPECIES)
+
+
+def test_a_frame_has_the_features_that_the_same_file_has_as_a_data_set():
+    data = load_dataset(CsvConfig(path=str(PENGUINS), label="species", drop=("year",), test_fraction=0.01))
+    own = data.scaling.invert(data.train.inputs)
+    encoder = TableEncoder().fit(BIRDS)
+    assert [*encoder.get_feature_names_out()] == [*data.columns.features]
+    whole = encoder.transform(BIRDS) * encoder.scale_ + encoder.mean_
+    rows = {tuple(np.round(row, 3)) for row in whole}
+    assert sum(tuple(np.round(row, 3)) in rows for row in own) >= len(own) - 11  # those of a missing sex
+
+
+def test_original_units_come_back_with_what_stands_for_missing_values():
+    encoder = TableEncoder().fit(BIRDS)
+    back = encoder.inverse_transform(encoder.transform(BIRDS[BIRDS.columns[::-1]]))
+    known = BIRDS.notna().to_numpy()
+    assert (back.to_numpy()[known] == BIRDS.to_numpy()[known]).mean() == 1 or np.allclose(
+        back.select_dtypes("number").to_numpy()[known[:, 1:5]], BIRDS.select_dtypes("number").to_numpy()[known[:, 1:5]]
+    )
+    assert (back["sex"][BIRDS["sex"].isna()] == "male").all()
+    assert np.allclose(back["body_mass_g"][BIRDS["body_mass_g"].isna()], BIRDS["body_mass_g"].median())
+
+
+def test_a_pipeline_is_cross_validated_and_answers_in_the_units_of_the_table(pipeline):
+    assert cross_val_score(pipeline, BIRDS, SPECIES, cv=3).mean() > 0.95
+    terms = explain_pipeline(pipeline, BIRDS.iloc[[0]], top=3)
+    assert terms.prediction == "Adelie" == terms.labels[0] and terms.weights.sum() <= 1
+    assert terms.keys.columns.tolist() == BIRDS.columns.tolist() and terms.keys.shape == (3, 6)
+    assert terms.keys["bill_length_mm"].between(32, 60).all() and terms.keys["island"].str.len().min() > 3
+
+
+def test_a_patch_of_one_row_holds_and_leaves_the_pipeline_as_it_was(pipeline):
+    bird = BIRDS.iloc[[0]]
+    patched = patch_pipeline(pipeline, bird, "Gentoo", X=BIRDS.iloc[1:], y=SPECIES.iloc[1:])
+    assert (patched.predict(bird)[0], pipeline.predict(bird)[0]) == ("Gentoo", "Adelie")
+    assert (patched.predict(BIRDS.iloc[1:]) == pipeline.predict(BIRDS.iloc[1:])).mean() > 0.99
+    assert explain_pipeline(patched, bird).patches[0] == 1
+
+
+def test_keys_of_arrays_come_back_through_all_scalers():
+    X = np.random.default_rng(0).normal(5, 2, (40, 3))
+    model = make_pipeline(StandardScaler(), MaxAbsScaler(), PrototypeRegressor(4, epochs=5, random_state=0))
+    terms = explain_pipeline(model.fit(X, X[:, 0]), X[:1])
+    keys = terms.keys
+    assert (keys >= X.min(0) - 1e-4).all() and (keys <= X.max(0) + 1e-4).all()
+
+
+BIRD = BIRDS.iloc[[0]]
+WRONG = [
+    (lambda: TableEncoder().fit(BIRDS.to_numpy()), "expected a data frame"),
+    (lambda: TableEncoder().fit(BIRDS.assign(day="2007-11-11")), "'2007-11-11' is a date"),
+    (lambda: TableEncoder().fit(BIRDS).transform(BIRD.drop(columns="sex")), "has no column 'sex'"),
+    (lambda: TableEncoder().fit(BIRDS).transform(BIRD.assign(sex="m")), "'m' is not one of its categories"),
+    (lambda: explain_pipeline(make_pipeline(TableEncoder(), LogisticRegression()), BIRD), "expected transformers and"),
+    (lambda: explain_pipeline(make_pipeline(PrototypeClassifier()), BIRD), "expected transformers and"),
+    (
+        lambda: explain_pipeline(
+            make_pipeline(Normalizer(), PrototypeClassifier(2, epochs=1)).fit(np.eye(4), [0, 1, 0, 1]), np.ones((1, 4))
+        ),
+        "a transformer has no inverse_transform",
+    ),
+    (lambda: patch_pipeline(make_pipeline(StandardScaler(), PrototypeRegressor()), BIRD, 1), "cannot be patched"),
+]
+
+
+@pytest.mark.parametrize(("call", "problem"), WRONG)
+def test_what_does_not_fit_is_a_value_error(call, problem):
+    with pytest.raises(ValueError, match=problem):
+        call()
