@@ -135,6 +135,22 @@ def test_a_label_says_what_differs_in_the_order_of_the_method(kind, settings, la
     assert model.model_copy(update={"parameters": dict(sorted(model.parameters.items()))}).label == label
 
 
+OF_METHODS = [
+    ("prototypes", {"method": "planned", "prototypes": 3}),
+    ("network", {"encoder": "mlp", "head": "planned", "prototypes": 3}),
+    ("network", {"encoder": "vit_tiny", "attention": "planned"}),
+    ("transformer_lm", {"method": "planned"}),
+    ("sequence_to_sequence", {"method": "planned"}),
+]
+
+
+@pytest.mark.parametrize(("kind", "settings"), OF_METHODS)
+def test_the_method_of_a_plugin_is_part_of_every_model_that_uses_it_and_of_its_label(kind, settings):
+    register_method(replace(METHODS["idw"], name="planned", sha256="ab" * 32))
+    model = parsed(kind, **settings)
+    assert model.plugin_sha256 == "ab" * 32 and model.label.endswith("plugin abababab")
+
+
 def test_every_setting_of_a_network_is_part_of_its_label():
     others = [{"width": 16}, {"heads": 2}, {"attention_power": 3}, {"epsilon": 0.1}, {"initialisation": "kmeans"}]
     others += [{"patches": 8}, {"patch": 4}, {}]
