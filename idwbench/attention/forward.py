@@ -14,6 +14,7 @@ from idwbench.attention.distances import stacked_product
 from idwbench.attention.masks import broadcast_mask
 from idwbench.attention.records import Method, ParameterValue, Weighting
 from idwbench.attention.scores import DistanceScore, get_method
+from idwbench.attention.slopes import FlatSlopes, slope_terms
 from idwbench.attention.weightings import WEIGHTINGS, get_weighting
 from idwbench.errors import ConfigError
 
@@ -245,7 +246,19 @@ def prototype_logits(
     inputs: Float[Tensor, "*#runs batch features"],
     keys: Float[Tensor, "*#runs prototypes features"],
     values: Float[Tensor, "*#runs prototypes outputs"],
+    slopes: Mapping[str, Tensor] | None = None,
 ) -> Float[Tensor, "*#runs batch outputs"]:
-    """Return weights · V, the forward pass of a prototype network; `parameters` has the learned arrays too."""
+    """Return Σ_j a_j (v_j + A_j (x − k_j)), the forward pass of a prototype network.
+
+    Args:
+        method: Its method.
+        parameters: All parameters of the method, and the arrays that its score learns.
+        inputs: x.
+        keys: k.
+        values: v.
+        slopes: The `SLOPE_ARRAYS` of A by name, with the axes of runs in front; without any, A is 0.
+    """
     weights = attention_weights(method, method.scores(inputs, keys, parameters), parameters)
-    return stacked_product(weights, values)
+    outputs = stacked_product(weights, values)
+    flat = FlatSlopes.of(slopes or {}, keys)
+    return outputs if flat is None else outputs + slope_terms(weights, inputs, *flat)

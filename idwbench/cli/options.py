@@ -174,7 +174,7 @@ def _settings() -> Iterator[inspect.Parameter]:
     from idwbench.runs.protocol import Protocol
 
     places: tuple[tuple[Any, Iterable[str], str], ...] = (
-        (PrototypesConfig, ["initialisation", "key_bounds", "weighting"], "Model"),
+        (PrototypesConfig, ["initialisation", "key_bounds", "weighting", "slope_rank"], "Model"),
         (Protocol, Protocol.model_fields, "Protocol"),
         (CsvConfig, DATASET_SETTINGS, "Data"),
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,12 +70,13 @@ class Layer(NamedTuple):
     Attributes:
         weights: From a scaled input (1, features) of the model to the weight (entries,) of each entry of the memory.
             Its second argument is called with the number of slots of a recording that were looked at, and of all.
-        values: From positions (n,) to the values (n, outputs) of these entries; None if they are not added to the
-            outputs of the model, as in all but the last layer.
+        values: From a scaled input (1, features) and positions (n,) to the values (n, outputs) of these entries, which
+            depend on the input if they have a slope; None if they are not added to the outputs of the model, as in all
+            but the last layer.
     """
 
     weights: Callable[[Inputs, OnSlots], Array]
-    values: Callable[[Entries], Array] | None
+    values: Callable[[Inputs, Entries], Array] | None
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,7 @@ class Memory:
         """
         layer = self.layers[name]
         weights = layer.weights(inputs[None], on_slots)
+        values = None if layer.values is None else partial(layer.values, inputs[None])
         sums = weights if self.rows is None else _row_sums(weights, self.rows)
         n_items = min(top, np.count_nonzero(sums > -np.inf))
         if self.kind == "training data" and not weights.any():
@@ -138,7 +141,7 @@ class Memory:
         return LayerAttention(
             name=name,
             size=len(weights),
-            items=tuple(self._item(int(place), float(sums[place]), weights, layer, label) for place in largest),
+            items=tuple(self._item(int(place), float(sums[place]), weights, values, label) for place in largest),
             totals=self._class_totals(weights, self.labels),
             curves=self._class_curves(weights, self.labels),
             tasks=tuple(self._task_attention(weights)),
@@ -153,10 +156,17 @@ class Memory:
             part, labels = weights[where], self.labels[where]
             yield ClassAttention(name, self._class_totals(part, labels), self._class_curves(part, labels))
 
-    def _item(self, place: int, weight: float, weights: Array, layer: Layer, label: int | None) -> MemoryItem:
+    def _item(
+        self,
+        place: int,
+        weight: float,
+        weights: Array,
+        values_of: Callable[[Entries], Array] | None,
+        label: int | None,
+    ) -> MemoryItem:
         """Return an entry, or the entries of a row, with what they add to the output of the class `label`."""
         entries = np.array([place]) if self.rows is None else np.flatnonzero(self.rows == place)
-        values = None if layer.values is None else layer.values(entries)
+        values = None if values_of is None else values_of(entries)
         item = replace(self.item(place), weight=weight, visits=len(entries))
         if self.labels is not None:
             item = replace(item, label=int(self.labels[entries[0]]))

@@ -68,6 +68,10 @@ def _memory(
         with torch.no_grad():
             return np.asarray(network.weights(torch.from_numpy(features(inputs)))[0].numpy())
 
+    def values_of(inputs: NDArray[np.float32], places: NDArray[np.int64]) -> NDArray[np.floating]:
+        at_input = network.values_at(inputs[0]) if isinstance(network, SavedModel) else values
+        return np.asarray(at_input[places])
+
     def without(where: NDArray[np.bool_]) -> Outputs:
         rest = network.without(where)
         return lambda inputs: rest.outputs(features(inputs))
@@ -76,7 +80,7 @@ def _memory(
         config=config,
         kind="prototypes",
         data=data,
-        layers={layer: Layer(weights, lambda places: values[places])},
+        layers={layer: Layer(weights, values_of)},
         outputs=lambda inputs: network.outputs(features(inputs)),
         without=without,
         item=item,

@@ -50,7 +50,7 @@ def kernel_memory(config: RunConfig, metrics: Metrics, dataset: Dataset) -> Memo
         data=dataset,
         layers={
             TRAINING_DATA: Layer(
-                lambda inputs, _: np.nan_to_num(regression.weights(inputs)[0]), lambda rows: regression.values[rows]
+                lambda inputs, _: np.nan_to_num(regression.weights(inputs)[0]), lambda _, rows: regression.values[rows]
             )
         },
         outputs=partial(_estimates, regression),
@@ -101,7 +101,10 @@ def history_memory(config: RunConfig, recording: Recording, dataset: Dataset) ->
     memories = [*recording.layers.values()]
     trained = [(memory.weight, memory.bias) for memory in memories]
     layers = {
-        name: Layer(partial(_attention, memory, trained[:number]), memory.errors if memory is memories[-1] else None)
+        name: Layer(
+            partial(_attention, memory, trained[:number]),
+            (lambda _, slots: memories[-1].errors(slots)) if memory is memories[-1] else None,
+        )
         for number, (name, memory) in enumerate(recording.layers.items())
     }
     return Memory(

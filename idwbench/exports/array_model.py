@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from idwbench.attention.records import MethodWeighting
 from idwbench.attention.scores import BUILT_IN_METHODS, DistanceScore, log_patch_weight
+from idwbench.attention.slopes import FlatSlopes
 from idwbench.errors import OutputError
 from idwbench.models.array_weights import ArrayNetwork, array_weighting
 from idwbench.models.modules import PrototypeNetwork
@@ -44,8 +45,15 @@ class ArrayModel(ArrayNetwork):
 
     @property
     def all_values(self) -> NDArray[np.floating[Any]]:
-        """The values of prototypes and patches."""
+        """The values of prototypes and patches; of those with a slope the values at their keys."""
         return self.values if self.patches is None else np.concatenate([self.values, self.patches.values])
+
+    @property
+    def all_slopes(self) -> FlatSlopes | None:
+        """The slopes of all values in float64, those of patches 0; None without slopes."""
+        n_patches = 0 if self.patches is None else len(self.patches)
+        padded = {name: np.pad(part, ((0, 0), (0, n_patches), (0, 0))) for name, part in self.slopes.items()}
+        return replace(self, patches=None, keys=self.all_keys, slopes=padded).flat_slopes
 
     @property
     def compares_distances(self) -> bool:

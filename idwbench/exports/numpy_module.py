@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from idwbench.attention import scores
 from idwbench.attention.scores import log_patch_weight
+from idwbench.attention.slopes import slope_terms
 from idwbench.data.columns import Columns
 from idwbench.exports.array_model import ArrayModel, array_model, squared_distances
 from idwbench.models.array_weights import softmax
@@ -38,6 +39,9 @@ _PLAIN = (
     (r'not hasattr\(\w+, "requires_grad"\) and ', ""),
     (r"\bNumber\b", "float"),
 )
+# The names of `FlatSlopes` in a module, and the terms of an answer with values that have no slope, or one.
+_SLOPES = ("SLOPE_INPUTS", "SLOPES_AT_KEYS", "SLOPE_OUTPUTS")
+_TERMS = ("Σ_j w_j v_j", "Σ_j w_j (v_j + A_j (x − k_j))")
 _WEIGHTINGS = {
     "softmax": "w_j = exp(s_j) / Σ_i exp(s_i)",
     "shared_by_hits": "w_j = exp(s_j) / Σ_i exp(s_i); keys at distance 0 share the weight equally",
@@ -56,6 +60,8 @@ def numpy_source(model: SavedModel) -> str:
     arrays, card = array_model(model.network, model.patch_prototypes), saved_model_card(model)
     functions = _needed(arrays)
     used = {name for function in functions for name in function.__code__.co_names}
+    flat = arrays.all_slopes
+    slopes = {} if flat is None else dict(zip(_SLOPES, flat[:3], strict=True))
     targets = () if model.class_names else (("TARGET_MEAN", "mean"), ("TARGET_STD", "std"))
     return "\n".join(
         [
@@ -64,6 +70,7 @@ def numpy_source(model: SavedModel) -> str:
                 formula=card["formula"],
                 distance=",  d = ‖x − k_j‖" if arrays.compares_distances else "",
                 weighting=_WEIGHTINGS[arrays.weighting.__name__],
+                terms=_TERMS[bool(arrays.slopes)],
                 outputs="the predictions, before their scaling" if targets else "the logits",
                 functions="explain" if targets else "predict_proba, logits and explain",
                 file=CARD_NAME,
@@ -77,11 +84,17 @@ def numpy_source(model: SavedModel) -> str:
             _array("VALUES", arrays.all_values),
             *(_array(name.upper(), part) for name, part in arrays.arguments.items() if isinstance(part, np.ndarray)),
             *(_array(name.upper(), getattr(arrays.patches, name)) for name in _SHAPES if arrays.patches is not None),
+            *(_array(name, part) for name, part in slopes.items()),
             *(f"{name} = {getattr(scores, name)!r}" for name in _CONSTANTS if name in used),
             "",
             *(f"\n{_plain(inspect.getsource(function))}" for function in functions),
             *([] if model.columns is None else [f"COLUMNS = {_columns(model.columns)!a}", _template("table")]),
-            _template("shared").format(weighting=arrays.weighting.__name__, score=_score(arrays)),
+            _template("shared").format(
+                weighting=arrays.weighting.__name__,
+                score=_score(arrays),
+                terms=_TERMS[bool(arrays.slopes)],
+                slopes=f" + slope_terms(found, rows, {', '.join(slopes)}, {flat.rank})" if flat else "",
+            ),
             _template("regressor" if targets else "classifier"),
             _template("explanation").format(outputs="predict" if targets else "logits"),
         ]
@@ -118,6 +131,7 @@ def _needed(model: ArrayModel) -> list[Callable[..., Any]]:
     by_distance = model.compares_distances or model.patches is not None
     waiting: list[Callable[..., Any]] = [squared_distances] if by_distance else []
     waiting += [model.score, model.weighting, softmax, *([] if model.patches is None else [log_patch_weight])]
+    waiting += [slope_terms] if model.slopes else []
     functions: dict[str, Callable[..., Any]] = {}
     while waiting:
         function = waiting.pop(0)

@@ -10,6 +10,7 @@ from onnx import TensorProto, ValueInfoProto, checker, helper
 from torch import nn
 
 import idwbench
+from idwbench.attention.slopes import slope_terms
 from idwbench.data.dataset import Dataset, Scaling
 from idwbench.errors import OutputError
 from idwbench.exports.array_model import ArrayModel, array_model
@@ -119,7 +120,15 @@ def _prototype_answers(graph: Graph, model: ArrayModel, inputs: GraphArray) -> t
     keys = graph.constant(model.keys, "keys").astype(np.float64)
     values = graph.constant(model.all_values, "values").astype(np.float64)
     weights = model.weights_of(inputs, keys)
-    return weights @ values, weights
+    answers: GraphArray = weights @ values
+    if (slopes := model.all_slopes) is not None:
+        constants = slopes._replace(
+            inputs=graph.constant(slopes.inputs, "slope_inputs"),
+            at_keys=graph.constant(slopes.at_keys, "slopes_at_keys"),
+            outputs=graph.constant(slopes.outputs, "slope_outputs"),
+        )
+        answers = answers + slope_terms(weights, inputs, *constants)
+    return answers, weights
 
 
 def _linear(graph: Graph, layer: nn.Linear, inputs: GraphArray) -> GraphArray:

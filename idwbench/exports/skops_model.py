@@ -50,6 +50,8 @@ def fitted_estimator(model: SavedModel) -> Any:
     arrays = array_model(model.network)
     if arrays.method != get_method(arrays.method.name) or arrays.method.learned:
         raise OutputError(f"scikit-learn's estimators have no method '{arrays.method.title}'")
+    if arrays.slopes:
+        raise OutputError(f"scikit-learn's estimators have no method '{arrays.method.name}' with slopes")
     given: dict[str, Any] = {"method": arrays.method.name, "parameters": dict(arrays.parameters)}
     fitted: Any
     if model.class_names:

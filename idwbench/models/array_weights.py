@@ -6,7 +6,7 @@ The weights of an input do not depend on the other inputs of a call, but for the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, get_args
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from idwbench.attention.records import Method, MethodWeighting
 from idwbench.attention.scores import BUILT_IN_METHODS, DistanceScore
+from idwbench.attention.slopes import SLOPE_ARRAYS, FlatSlopes, slope_terms
 from idwbench.errors import PatchError
 from idwbench.models.neighbours import squared_distances
 
@@ -51,7 +52,7 @@ class AnswerTerms:
         prototypes: Positions (m,) in the model.
         weights: (m,); over all prototypes those of a softmax sum to 1.
         keys: The prototypes themselves, (m, features), in the data's own units.
-        values: Their values, (m, outputs).
+        values: Their values, (m, outputs); those with a slope at the input.
         labels: The label (m,) with the largest value of each prototype; None for a regression.
         patches: The number (m,) of the patch whose prototype it is, from 1; 0 for a learned one. None where there are
             no patches.
@@ -114,18 +115,45 @@ class ArrayNetwork:
         parameters: All parameters of the method, and the arrays that its score learns.
         keys: (prototypes, features), scaled.
         values: (prototypes, outputs).
+        slopes: The `SLOPE_ARRAYS` of the values by name; empty without slopes.
     """
 
     method: Method
     parameters: Mapping[str, Any]
     keys: NDArray[np.float32]
     values: NDArray[np.float32]
+    slopes: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, network: PrototypeNetwork) -> Self:
         """Return the arrays of a network."""
         keys, values = (part.detach().cpu().numpy() for part in (network.keys, network.values))
-        return cls(network.method, network.arguments, keys, values)
+        slopes = {name: part.detach().cpu().numpy() for name, part in network.slopes.items()}
+        return cls(network.method, network.arguments, keys, values, slopes)
+
+    @property
+    def flat_slopes(self) -> FlatSlopes | None:
+        """The slopes of all values as matrices in float64; None without slopes."""
+        exact = {name: part.astype(np.float64) for name, part in self.slopes.items()}
+        return FlatSlopes.of(exact, self.keys.astype(np.float64))
+
+    def values_at(self, query: NDArray[np.floating]) -> Array:
+        """Return the value v_j + A_j (x − k_j) of each prototype at an input x (features,), (prototypes, outputs)."""
+        values = self.values.astype(np.float64)
+        if not self.slopes:
+            return values
+        inputs, outputs = (self.slopes[name].astype(np.float64) for name in SLOPE_ARRAYS)
+        heights = np.einsum("rpf,pf->rp", inputs, query - self.keys.astype(np.float64))
+        return np.asarray(values + np.einsum("rp,rpo->po", heights, outputs))
+
+    def slope_norms(self, directions: NDArray[np.floating]) -> Array:
+        """Return ‖A_jᵀ u‖ (prototypes, n) for directions u (n, outputs): the steepest change of u·value by distance."""
+        if not self.slopes:
+            return np.zeros((len(self.keys), len(directions)))
+        inputs, outputs = (self.slopes[name].astype(np.float64) for name in SLOPE_ARRAYS)
+        products = np.einsum("rpf,spf->prs", inputs, inputs)  # W_j W_jᵀ
+        factors = np.einsum("rpo,no->pnr", outputs, directions)
+        return np.asarray(np.sqrt(np.maximum(np.einsum("pnr,prs,pns->pn", factors, products, factors), 0.0)))
 
     def scores(self, inputs: NDArray[np.floating]) -> Array:
         """Return the scores (n, prototypes) of inputs (n, features)."""
@@ -175,6 +203,8 @@ class ArrayNetwork:
         terms = np.exp(scores - largest[:, None])
         total = terms.sum(1)
         outputs = terms @ self.values.astype(np.float64) / total[:, None]
+        if (slopes := self.flat_slopes) is not None:
+            outputs += slope_terms(terms / total[:, None], np.asarray(inputs, np.float64), *slopes)
         return States(np.where(hits.any(1), np.inf, largest + np.log(total)), outputs)
 
 

@@ -7,8 +7,9 @@ other class k
     Σ_j [g_j > 0] w_j⁻ g_j + [g_j < 0] w_j⁺ g_j > 0,   g_j = v_jc − v_jk,
 
 over all prototypes and patches, with w⁻ and w⁺ the bounds of their weights: the sum of weights, by which logits are
-divided, does not matter. At a distance D from q a patch changes a logit by at most w/(w + S⁻) times the range of the
-values, with S⁻ the least sum of the other weights at that distance.
+divided, does not matter. A value with a slope, v_j + A_j (x − k_j), changes by at most ρ‖A_j‖ from what it is at q: g_j
+is the least that it can be. At a distance D from q a patch changes a logit by at most w/(w + S⁻) times the range of the
+values at that distance, with S⁻ the least sum of the other weights there.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ SMALL_CHANGE = 0.01
 _PRECISION, _HALVINGS = 1e-9, 60
 # The intervals of distances of a reach, one of which is divided again.
 _INTERVALS, _ROUNDS = 64, 2
+# No logarithm of a change is smaller than that of this.
+_LEAST = 1e-300
 # Rounding of the sums, as a part of their largest term times their length.
 _ROUNDING = 1e-12
 # An input is rounded to float32 by at most this part of its length.
@@ -43,9 +46,11 @@ def certified_radius(
     """
     if not _has_bounds(base):
         return None
-    values = np.concatenate([base.values.astype(np.float64), patches.values])
-    leads = np.delete(values[:, [label]] - values, label, axis=1)  # (prototypes + patches, classes − 1)
     point = query.astype(np.float64)[None]
+    values = np.concatenate([base.values_at(point[0]), patches.values])
+    leads = np.delete(values[:, [label]] - values, label, axis=1)  # (prototypes + patches, classes − 1)
+    contrasts = np.delete(np.eye(values.shape[1])[label] - np.eye(values.shape[1]), label, axis=0)
+    slopes = np.concatenate([base.slope_norms(contrasts), np.zeros((len(patches), len(contrasts)))])
     distances = np.sqrt(squared_distances(point, np.concatenate([base.keys, patches.keys]).astype(np.float64))[0])
 
     def is_certain(radius: float) -> bool:
@@ -54,7 +59,8 @@ def certified_radius(
         low, high = (np.concatenate(pair) for pair in zip(_score_bounds(base, point, radius), at_patches, strict=True))
         if np.isposinf(high).any():
             return False
-        terms = np.exp(np.where(leads > 0, low[:, None], high[:, None]) - high.max()) * leads
+        least = leads - radius * slopes
+        terms = np.exp(np.where(least > 0, low[:, None], high[:, None]) - high.max()) * least
         return bool((terms.sum(0) > _ROUNDING * len(terms) * np.abs(terms).max(0, initial=0.0)).all())
 
     if not is_certain(0.0):
@@ -73,23 +79,32 @@ def reach(base: ArrayNetwork, patches: PatchPrototypes, place: int, farthest: fl
 
     None if that is not certain of any distance below `farthest`, the largest that matters, or not of this method.
     """
-    values = np.concatenate([base.values.astype(np.float64), patches.values])
-    largest = float(np.ptp(values, axis=0).max())
     if not _has_bounds(base):
         return None
-    if largest <= SMALL_CHANGE:
-        return 0.0
     patch = patches.take([place])
-    low, high, limit = 0.0, farthest, np.log(SMALL_CHANGE / (largest - SMALL_CHANGE))
+    if _largest_change(base, patches, patch, np.array([farthest]))[0] <= SMALL_CHANGE:
+        return 0.0
+    low, high = 0.0, farthest
     # The bound may fall and rise again with the distance: it is that of whole intervals, and the last large one counts.
     for _ in range(_ROUNDS):
         edges = np.linspace(low, high, _INTERVALS + 1)
         least = np.logaddexp.reduce(_score_bounds(base, patch.keys.astype(np.float64), edges[1:, None])[0], axis=1)
-        large = np.flatnonzero(patch.log_weights_at(np.square(edges[:-1, None]))[:, 0] - least > limit)
+        largest = np.maximum(_largest_change(base, patches, patch, edges[1:]) - SMALL_CHANGE, _LEAST)
+        limits = np.log(SMALL_CHANGE / largest)
+        large = np.flatnonzero(patch.log_weights_at(np.square(edges[:-1, None]))[:, 0] - least > limits)
         if not large.size:
             return low + _rounding(patch.keys, low)
         low, high = edges[large[-1] : large[-1] + 2].tolist()
     return high + _rounding(patch.keys, high) if high < farthest else None
+
+
+def _largest_change(base: ArrayNetwork, patches: PatchPrototypes, patch: PatchPrototypes, distances: Floats) -> Floats:
+    """Return the largest range (n,) of the values of an output at distances (n,) from a patch."""
+    values = np.concatenate([base.values_at(patch.keys[0]), patches.values])
+    norms = base.slope_norms(np.eye(values.shape[1]))
+    slopes = np.concatenate([norms, np.zeros((len(patches), values.shape[1]))])
+    changes = distances[:, None, None] * slopes
+    return np.asarray(((values + changes).max(1) - (values - changes).min(1)).max(1))
 
 
 def _rounding(point: NDArray[np.floating], distance: float) -> float:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from idwbench.attention.records import Initialisation, Method
 from idwbench.attention.scores import get_method
+from idwbench.attention.slopes import SLOPE_ARRAYS
 from idwbench.data.dataset import FeatureMoments, TrainingData
 from idwbench.errors import ConfigError
 from idwbench.models.kernel_regression import training_values
@@ -17,7 +18,14 @@ from idwbench.runs.kinds.baseline import BaselineConfig
 from idwbench.runs.kinds.network import NetworkConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 
-__all__ = ["baseline_prototypes", "check_prototypes", "initial_prototypes", "key_bounds", "learned_arrays"]
+__all__ = [
+    "baseline_prototypes",
+    "check_prototypes",
+    "initial_prototypes",
+    "initial_slopes",
+    "key_bounds",
+    "learned_arrays",
+]
 
 Prototypes = tuple[NDArray[np.float32], NDArray[np.float32]]
 
@@ -33,8 +41,12 @@ def check_prototypes(model: PrototypesConfig | NetworkConfig | BaselineConfig, d
     """Check, without drawing anything, that the data has enough training inputs for the prototypes.
 
     Raises:
-        ConfigError: ``samples``: more prototypes than training inputs; ``kmeans``: than distinct ones.
+        ConfigError: ``samples``: more prototypes than training inputs; ``kmeans``: than distinct ones. Slopes of a rank
+            above the number of features.
     """
+    if isinstance(model, PrototypesConfig) and model.slope_rank > dataset.n_features:
+        problem = f"expected at most {dataset.n_features}, the number of features, got {model.slope_rank}"
+        raise ConfigError(problem, location=("slope_rank",))
     if isinstance(model, BaselineConfig):
         by_class = model.method == "kmeans_per_class"
         _sizes(model.prototypes, dataset, k_means=model.method != "samples", by_class=by_class)
@@ -103,6 +115,20 @@ def learned_arrays(
     return {
         name: generator.uniform(-bounds[name], bounds[name], shape).astype(np.float32) for name, shape in shapes.items()
     }
+
+
+def initial_slopes(
+    model: PrototypesConfig, dataset: TrainingData, generator: np.random.Generator
+) -> dict[str, NDArray[np.float32]]:
+    """Return the initial `SLOPE_ARRAYS` by name, drawn after keys and values; none without slopes.
+
+    U is zero, so that a training begins at values without a slope; W is uniform in ±√(3/features).
+    """
+    if not model.slope_rank:
+        return {}
+    bound, prototypes = math.sqrt(3 / dataset.n_features), (model.slope_rank, model.prototypes)
+    inputs = generator.uniform(-bound, bound, (*prototypes, dataset.n_features)).astype(np.float32)
+    return dict(zip(SLOPE_ARRAYS, (inputs, np.zeros((*prototypes, dataset.n_outputs), np.float32)), strict=True))
 
 
 def baseline_prototypes(model: BaselineConfig, dataset: TrainingData, seed: int) -> Prototypes:

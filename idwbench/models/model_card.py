@@ -59,10 +59,15 @@ def saved_model_card(model: SavedModel) -> dict[str, Any]:
     """
     network = model.network
     card = _card(model.config, model, model.provenance, model.metrics, network.method.formula, len(model.keys))
-    return card | {
-        "metrics_with_patches": dict(model.patched_metrics) or None,
-        "patches": [_patch(model, record) for record in model.repairs.records],
-    }
+    rank = model.config.network.slope_rank if network.slopes else 0
+    return (
+        card
+        | ({"slope_rank": rank} if rank else {})
+        | {
+            "metrics_with_patches": dict(model.patched_metrics) or None,
+            "patches": [_patch(model, record) for record in model.repairs.records],
+        }
+    )
 
 
 def _patch(model: SavedModel, record: Demand) -> dict[str, Any]:
@@ -81,6 +86,7 @@ def readable_card(card: Mapping[str, Any]) -> dict[str, Any]:
         "model": card["model"],
         "score": card["formula"],
         "prototypes": card["prototypes"],
+        **({"rank of slopes": card["slope_rank"]} if "slope_rank" in card else {}),
         "features": f"{card['features']}{f' ({image} pixels)' if image else ''}",
         "columns": ", ".join(map(_column, card.get("columns", ()))),
         "classes" if card["classes"] else "outputs": ", ".join(card["classes"]) or card["outputs"],

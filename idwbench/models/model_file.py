@@ -24,6 +24,7 @@ from torch import Tensor
 
 from idwbench.attention.records import Method
 from idwbench.attention.scores import get_method
+from idwbench.attention.slopes import SLOPE_ARRAYS
 from idwbench.data.dataset import Scaling, array_sha256
 from idwbench.errors import ConfigError, ModelFileError, PatchError
 from idwbench.files import check_model_path, read_file, write_file
@@ -33,15 +34,16 @@ from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.patch_records import Repairs, earlier_repairs
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import RunConfig
+from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 
 __all__ = ["load_model", "model_content", "read_card", "save_model"]
 
 FORMAT = "idwbench-model"
-# 4: patches have tensors of their own; a model without any is a file of version 3, which has a card. Before 4 patches
-# were the last keys and values. In 1 (classification) and 2 (regression) the facts were entries of .pt, or the metadata
-# of the name FORMAT.
-VERSION = 4
+# 5: slopes of values have tensors. 4: patches have tensors of their own. A model without either is a file of version 3,
+# which has a card. Before 4 patches were the last keys and values. In 1 (classification) and 2 (regression) the facts
+# were entries of .pt, or the metadata of the name FORMAT.
+VERSION = 5
 CHECKSUM = "sha256"
 _DTYPES = {
     "keys": torch.float32,
@@ -123,7 +125,7 @@ def model_content(model: SavedModel, suffix: str) -> bytes:
         tensors["patch_values"] = torch.from_numpy(np.ascontiguousarray(model.repairs.values))
     card = {
         "format": FORMAT,
-        "version": VERSION if len(model.repairs) else 3,
+        "version": VERSION if model.network.slopes else 4 if len(model.repairs) else 3,
         **saved_model_card(model),
         "provenance": dict(model.provenance),
         "config": model.config.model_dump(mode="json"),
@@ -143,7 +145,7 @@ def _read_model(content: bytes, path: Path) -> SavedModel:
     try:
         method = _method(facts.config, path)
         _check_tensors(tensors, facts, version)
-        _check_learned(tensors, method, facts.config.model.parameters)
+        _check_learned(tensors, method, facts.config.model)
         return _model(facts, tensors, method, version)
     except (ValueError, ConfigError, PatchError) as error:
         raise ModelFileError(f"damaged model file: {_one_line(error)}", file=path) from None
@@ -247,7 +249,7 @@ def _check_tensors(tensors: Mapping[str, Tensor], facts: ModelFacts, version: in
         ValueError: a tensor is missing, does not fit the facts, or has an invalid value.
     """
     names = [name for name in _DTYPES if not (facts.class_names and name.startswith("target"))]
-    if version == VERSION:
+    if version == 4 or (version > 4 and facts.patches):
         names += ["patch_inputs", "patch_values"]
     for name in names:
         if name not in tensors:
@@ -279,15 +281,23 @@ def _check_tensors(tensors: Mapping[str, Tensor], facts: ModelFacts, version: in
             raise ValueError(f"{name} is not positive")
 
 
-def _check_learned(tensors: Mapping[str, Tensor], method: Method, parameters: Mapping[str, Any]) -> None:
-    """Check the arrays that the score of the method learns; raises `ValueError`."""
-    for one in method.learned:
-        shape = one.shape(tensors["keys"].shape[1], parameters)
-        if one.name not in tensors:
-            raise ValueError(f"'{one.name}' is missing")
-        tensor = tensors[one.name]
+def _check_learned(tensors: Mapping[str, Tensor], method: Method, model: ModelConfig) -> None:
+    """Check the arrays that the score of the method learns, and the slopes of values; raises `ValueError`."""
+    (n_prototypes, n_features), n_outputs = tensors["keys"].shape, tensors["values"].shape[1]
+    shapes = {one.name: one.shape(n_features, model.parameters) for one in method.learned}
+    if rank := _slope_rank(model):
+        for name, columns in zip(SLOPE_ARRAYS, (n_features, n_outputs), strict=True):
+            shapes[name] = (rank, n_prototypes, columns)
+    for name, shape in shapes.items():
+        if name not in tensors:
+            raise ValueError(f"'{name}' is missing")
+        tensor = tensors[name]
         if tensor.dtype != torch.float32 or tensor.shape != shape or not tensor.isfinite().all():
-            raise ValueError(f"{one.name}: expected finite float32 {shape}, got {tensor.dtype} {tuple(tensor.shape)}")
+            raise ValueError(f"{name}: expected finite float32 {shape}, got {tensor.dtype} {tuple(tensor.shape)}")
+
+
+def _slope_rank(model: ModelConfig) -> int:
+    return model.slope_rank if isinstance(model, PrototypesConfig) else 0
 
 
 def _model(facts: ModelFacts, tensors: Mapping[str, Tensor], method: Method, version: int) -> SavedModel:
@@ -297,7 +307,7 @@ def _model(facts: ModelFacts, tensors: Mapping[str, Tensor], method: Method, ver
         scaling = Scaling(*(tensors[f"{name}_{part}"].detach().numpy() for part in ("mean", "std")))
         given["scaling" if name == "scaling" else "target_scaling"] = scaling
     parameters, patches = facts.config.model.parameters, given.pop("patches")
-    if patches and version < VERSION:
+    if patches and version < 4:
         n_learned = facts.config.model.prototypes
         if len(keys) != n_learned + len(patches):
             expected = f"{n_learned} learned prototypes and {len(patches)} patches"
@@ -308,7 +318,8 @@ def _model(facts: ModelFacts, tensors: Mapping[str, Tensor], method: Method, ver
     elif patches:
         arrays = (tensors[name].numpy() for name in ("patch_inputs", "patch_values"))
         given["repairs"] = Repairs.parse(patches, *arrays, is_classification=bool(facts.class_names))
-    learned = {one.name: tensors[one.name].detach() for one in method.learned}
+    names = [*(one.name for one in method.learned), *(SLOPE_ARRAYS if _slope_rank(facts.config.model) else ())]
+    learned = {name: tensors[name].detach() for name in names}
     return SavedModel(network=PrototypeNetwork(method, parameters, keys, values, arrays=learned), **given)
 
 

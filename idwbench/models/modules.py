@@ -14,6 +14,7 @@ from idwbench.attention.distances import stacked_product
 from idwbench.attention.forward import attention_weights, prototype_logits
 from idwbench.attention.learned_scores import LearnedScore
 from idwbench.attention.records import Method, ParameterValue
+from idwbench.attention.slopes import SLOPE_ARRAYS, FlatSlopes, slope_terms
 from idwbench.errors import IdwbenchError, TrainingError
 
 if TYPE_CHECKING:
@@ -54,12 +55,13 @@ class RowModule(nn.Module):
 
 
 class PrototypeNetwork(RowModule):
-    """A prototype network: outputs = weights(inputs, keys) · values.
+    """A prototype network: outputs = Σ_j weights_j (values_j + A_j (inputs − keys_j)), where most have no slope A.
 
     Attributes:
         keys: (prototypes, features), in the scaled units of the inputs.
         values: (prototypes, outputs).
         arrays: What the score of the method learns, by name; parameters of the module, too.
+        slopes: The `SLOPE_ARRAYS` by name, also parameters of the module; empty without slopes.
         learned: The score with learned numbers, or None for that of the method.
     """
 
@@ -79,13 +81,15 @@ class PrototypeNetwork(RowModule):
         self.keys = nn.Parameter(keys)
         self.values = nn.Parameter(values)
         self.learned = learned
-        for one in method.learned:
-            self.register_parameter(one.name, nn.Parameter((arrays or {})[one.name]))
+        given = dict(arrays or {})
+        for name in (*(one.name for one in method.learned), *(name for name in SLOPE_ARRAYS if name in given)):
+            self.register_parameter(name, nn.Parameter(given[name]))
 
     @staticmethod
     def of(method: Method, parameters: Mapping[str, ParameterValue], arrays: Mapping[str, Any]) -> PrototypeNetwork:
-        """Return the network of `arrays` by name: ``keys``, ``values``, and those that the score learns."""
-        names = ("keys", "values", *(one.name for one in method.learned))
+        """Return the network of `arrays` by name: ``keys``, ``values``, what the score learns, and slopes if any."""
+        slopes = (name for name in SLOPE_ARRAYS if name in arrays)
+        names = ("keys", "values", *(one.name for one in method.learned), *slopes)
         keys, values, *others = (torch.from_numpy(np.asarray(arrays[name])) for name in names)
         return PrototypeNetwork(method, parameters, keys, values, arrays=dict(zip(names[2:], others, strict=True)))
 
@@ -93,6 +97,11 @@ class PrototypeNetwork(RowModule):
     def arrays(self) -> dict[str, Tensor]:
         """What the score of the method learns, by name."""
         return {one.name: getattr(self, one.name) for one in self.method.learned}
+
+    @property
+    def slopes(self) -> dict[str, Tensor]:
+        """The slopes of the values, by name; empty without any."""
+        return {name: getattr(self, name) for name in SLOPE_ARRAYS if hasattr(self, name)}
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -112,7 +121,9 @@ class PrototypeNetwork(RowModule):
 
     def forward(self, inputs: Float[Tensor, "batch features"]) -> Float[Tensor, "batch outputs"]:
         """Return the outputs: logits, or scaled predictions of a regression."""
-        return stacked_product(self.weights(inputs), self.values)
+        weights, slopes = self.weights(inputs), FlatSlopes.of(self.slopes, self.keys)
+        outputs = stacked_product(weights, self.values)
+        return outputs if slopes is None else outputs + slope_terms(weights, inputs, *slopes)
 
     @torch.no_grad()
     def compared(self, inputs: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -150,14 +161,17 @@ class PrototypeNetwork(RowModule):
         on_device = torch.from_numpy(inputs).to(self.keys.device)
         keys, values = (part.detach()[None] for part in (self.keys, self.values))
         arrays = {name: tensor.detach()[None] for name, tensor in self.arrays.items()}
-        outputs = stacked_outputs(self.method, {**self.parameters_of_method, **arrays}, on_device, keys, values)[0]
+        slopes = {name: tensor.detach()[None] for name, tensor in self.slopes.items()}
+        parameters = {**self.parameters_of_method, **arrays}
+        outputs = stacked_outputs(self.method, parameters, on_device, keys, values, slopes)[0]
         return np.asarray(outputs.cpu().numpy(), np.float32)
 
     def without(self, where: NDArray[np.bool_]) -> PrototypeNetwork:
         """Return the network without some of its prototypes, `where` (prototypes,) is true."""
         kept = torch.from_numpy(~where)
         keys, values = (part.detach()[kept] for part in (self.keys, self.values))
-        parts: dict[str, Any] = {"arrays": self.arrays, "learned": self.learned}
+        arrays = {**self.arrays, **{name: tensor.detach()[:, kept] for name, tensor in self.slopes.items()}}
+        parts: dict[str, Any] = {"arrays": arrays, "learned": self.learned}
         return PrototypeNetwork(self.method, self.parameters_of_method, keys, values, **parts)
 
 
@@ -168,12 +182,13 @@ def stacked_outputs(
     inputs: Float[Tensor, "n features"],
     keys: Float[Tensor, "runs prototypes features"],
     values: Float[Tensor, "runs prototypes outputs"],
+    slopes: Mapping[str, Tensor] | None = None,
 ) -> Float[Tensor, "runs n outputs"]:
     """Return the outputs of each run of a stack for the same inputs, in chunks of bounded memory."""
     pairs = max(1, keys.numel() // keys.shape[-1])
     chunk = max(1, CHUNK_NUMBERS // (pairs * method.numbers_of_pair(keys.shape[-1], parameters)))
-    parts = [prototype_logits(method, parameters, part[None], keys, values) for part in torch.split(inputs, chunk)]
-    return torch.cat(parts, dim=1)
+    split = torch.split(inputs, chunk)
+    return torch.cat([prototype_logits(method, parameters, part[None], keys, values, slopes) for part in split], dim=1)
 
 
 def parameter_arrays(module: nn.Module) -> dict[str, NDArray[Any]]:

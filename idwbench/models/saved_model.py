@@ -119,6 +119,10 @@ class SavedModel(Patchable):
         """The network without patches in float64."""
         return ArrayNetwork.of(self.network)
 
+    def values_at(self, query: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return all values (prototypes + patches, outputs); those with a slope at a scaled input (features,)."""
+        return np.concatenate([self.base.values_at(query), self.patch_prototypes.values])
+
     @cached_property
     def patch_prototypes(self) -> PatchPrototypes:
         """The prototypes of the patches."""
@@ -131,7 +135,7 @@ class SavedModel(Patchable):
 
     @property
     def values(self) -> NDArray[np.float64]:
-        """All values (prototypes + patches, outputs)."""
+        """All values (prototypes + patches, outputs); of those with a slope the values at their keys."""
         values = self.network.values.detach().cpu().numpy()
         patches = self.patch_prototypes.values
         return np.asarray(np.concatenate([values, patches]) if len(patches) else values, np.float64)
@@ -179,7 +183,7 @@ class SavedModel(Patchable):
         query = self.scale(x)[None]
         weights, outputs = self.weights(query)[0], self.outputs(query)[0]
         order = np.argsort(-weights, kind="stable")
-        keys, values = self.keys, self.values
+        keys, values = self.keys, self.values_at(query[0])
         outputs, names = self.target_scaling.invert(outputs), np.array(self.class_names)
         return AnswerTerms(
             prediction=names[outputs.argmax()] if self.class_names else outputs,

@@ -48,9 +48,10 @@ def prepare() -> None:
 
 
 def has_kernel(config: RunConfig) -> bool:
-    """Return whether there is a kernel for the run's method, with its own weighting."""
+    """Return whether there is a kernel for the run's method, with its own weighting and values without a slope."""
     model = config.network
-    return model.method in KERNEL_SCORES and model.plugin_sha256 is None and model.weighting is None
+    is_plain = model.weighting is None and not model.slope_rank
+    return model.method in KERNEL_SCORES and model.plugin_sha256 is None and is_plain
 
 
 def _max_stack(config: RunConfig, dataset: Dataset) -> int:

@@ -256,6 +256,9 @@ def _check_run(run: StoredRun) -> None:
     if run.config.network.key_bounds != "none":
         problem = f"{name} has key_bounds '{run.config.network.key_bounds}': its keys are no sum of steps"
         raise TrainingError(problem, hint="train it with key_bounds: none")
+    if run.config.network.slope_rank:
+        problem = f"{name} learned slopes of its values too, which move with the keys"
+        raise TrainingError(problem, hint="train it with slope_rank: 0")
     if learned := run.config.network.method_record.learned:
         problem = f"{name} learned {', '.join(one.name for one in learned)} too, which move with the keys"
         raise TrainingError(problem, hint="the history is that of methods whose keys and values alone are learned")

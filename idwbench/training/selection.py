@@ -87,16 +87,19 @@ def engine_of(config: RunConfig, context: Context) -> Engine:
             if has_kernel(config):
                 key = "fused"
             elif context.engine == "fused":
-                weighting = f" with {name}" if (name := _own_weighting(config)) else ""
-                problem = f"'fused' has no kernel for method '{config.model.method}'{weighting}"
+                problem = f"'fused' has no kernel for method '{config.model.method}'{_special(config.model)}"
                 raise ConfigError(problem, location=("engine",), hint="choose auto or torch")
     engine: Engine = import_module(f"idwbench.training.{_MODULES[key]}").ENGINES[key]
     return engine
 
 
-def _own_weighting(config: RunConfig) -> str | None:
-    """Return the weighting that replaces that of the method of prototypes, or None."""
-    return config.model.weighting if isinstance(config.model, PrototypesConfig) else None
+def _special(model: ModelConfig) -> str:
+    """Return what prototypes have beside a method with its own weighting and values without a slope, or no text."""
+    if not isinstance(model, PrototypesConfig):
+        return ""
+    if model.weighting is not None:
+        return f" with {model.weighting}"
+    return " and values with a slope" if model.slope_rank else ""
 
 
 def check_run(config: RunConfig, dataset: Dataset, context: Context) -> None:
@@ -145,7 +148,7 @@ def check_run_memory(config: RunConfig, dataset: Dataset) -> None:
     This is a lower bound. What does not fit all the same fails when it is allocated, see `idwbench.machine`.
     """
     given = {**config.model.parameters, **dict(config.model)}
-    largest = int(max(given.get(name) or 0 for name in _SIZES))
+    largest = int(max(given.get(name) or 0 for name in _SIZES)) * (1 + getattr(config.model, "slope_rank", 0))
     numbers = _NUMBERS_OF_PARAMETER * largest * (dataset.n_features + dataset.n_outputs)
     numbers += getattr(config.model, "context", 0) * config.protocol.batch_size
     check_memory(_FLOAT_BYTES * numbers, config.model.label, ConfigError)
@@ -154,7 +157,7 @@ def check_run_memory(config: RunConfig, dataset: Dataset) -> None:
 def prepare_engines(configs: Sequence[RunConfig], context: Context) -> str:
     """Import the engines for runs and compile kernels; return a line with the engines, and raise as `engine_of`."""
     models = {
-        (config.model.kind, config.model.method, _own_weighting(config), config.model.plugin_sha256): config
+        (config.model.kind, config.model.method, _special(config.model), config.model.plugin_sha256): config
         for config in configs
     }
     methods: dict[str, list[str]] = {}

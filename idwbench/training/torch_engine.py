@@ -13,9 +13,16 @@ from torch import Tensor
 from torch.nn import functional
 
 from idwbench.attention.forward import prototype_logits
+from idwbench.attention.slopes import SLOPE_ARRAYS
 from idwbench.data.dataset import Dataset, FeatureMoments
 from idwbench.errors import ConfigError, did_you_mean, first_line
-from idwbench.models.initialisation import check_prototypes, initial_prototypes, key_bounds, learned_arrays
+from idwbench.models.initialisation import (
+    check_prototypes,
+    initial_prototypes,
+    initial_slopes,
+    key_bounds,
+    learned_arrays,
+)
 from idwbench.models.modules import stacked_outputs
 from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
@@ -89,9 +96,9 @@ ENGINES = {"torch": Engine("torch", _train, _max_stack, check_prototypes)}
 class TorchStack:
     """Runs that train together.
 
-    Keys (runs, prototypes, features), values (runs, prototypes, outputs) and what the score learns are views of
-    `numbers` (runs, length), the one parameter of the optimizer. A single run has no axis of runs, which saves a tenth
-    of its time.
+    Keys (runs, prototypes, features), values (runs, prototypes, outputs), their slopes, and what the score learns are
+    views of `numbers` (runs, length), the one parameter of the optimizer. A single run has no axis of runs, which saves
+    a tenth of its time.
 
     Raises:
         ValueError: the stack keys differ.
@@ -136,11 +143,15 @@ class TorchStack:
     ) -> dict[str, NDArray[np.float32]]:
         keys, values = initial_prototypes(model, self.dataset, moments, generator)
         learned = learned_arrays(self.method, model.parameters, keys.shape[1], generator)
-        return {"keys": keys, "values": values, **learned}
+        return {"keys": keys, "values": values, **learned, **initial_slopes(model, self.dataset, generator)}
 
     @property
     def _learned(self) -> dict[str, Tensor]:
         return {one.name: self.arrays[one.name] for one in self.method.learned}
+
+    @property
+    def _slopes(self) -> dict[str, Tensor]:
+        return {name: self.arrays[name] for name in SLOPE_ARRAYS if name in self.arrays}
 
     def _squeezed(self, tensor: Tensor) -> Tensor:
         """Return a tensor (runs, …), without the axis of runs for a single run."""
@@ -160,7 +171,8 @@ class TorchStack:
         flat_rows = rows.flatten()
         inputs = self.inputs["train"].index_select(0, flat_rows).view(*rows.shape, -1)
         targets = self.targets.index_select(0, flat_rows)
-        outputs = prototype_logits(self.method, {**self.parameters, **self._learned}, inputs, self.keys, self.values)
+        arguments = {**self.parameters, **self._learned}
+        outputs = prototype_logits(self.method, arguments, inputs, self.keys, self.values, self._slopes)
         losses = sample_losses(outputs.view(len(flat_rows), -1), targets)
         # The mean over the batch and the sum over runs: each run gets its own gradient.
         means = torch.full_like(losses, 1 / rows.shape[-1])
@@ -200,10 +212,12 @@ class TorchStack:
         together = max(1, OUTPUT_NUMBERS // (len(inputs) * self.dataset.n_outputs))
         keys, values = self._by_run(self.keys), self._by_run(self.values)
         arguments = {**self.parameters, **{name: self._by_run(part) for name, part in self._learned.items()}}
+        slopes = {name: self._by_run(part) for name, part in self._slopes.items()}
         for first in range(0, len(self.configs), together):
             runs = slice(first, first + together)
+            some_slopes = {name: part[runs] for name, part in slopes.items()}
             some = {name: value[runs] if isinstance(value, Tensor) else value for name, value in arguments.items()}
-            outputs = stacked_outputs(self.method, some, inputs, keys[runs], values[runs])
+            outputs = stacked_outputs(self.method, some, inputs, keys[runs], values[runs], some_slopes)
             yield from outputs.cpu().numpy()
 
     def _by_run(self, tensor: Tensor) -> Tensor:

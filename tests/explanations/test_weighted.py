@@ -69,6 +69,31 @@ def test_prototypes_come_with_weights_values_and_what_they_add():
         np.testing.assert_allclose(layer.curves[label], np.sort(of_class)[::-1], atol=1e-6)
 
 
+def test_what_a_prototype_with_a_slope_adds_is_its_value_at_the_input():
+    saved, keys, values = model()
+    generator = np.random.default_rng(5)
+    factors, outputs = (generator.normal(size=(2, 6, n)).astype(np.float32) for n in (3, DATA.n_outputs))
+    slopes = {"slope_inputs": factors, "slope_outputs": outputs}
+    arrays = {"keys": keys.astype(np.float32), "values": values.astype(np.float32), **slopes}
+    config = run_config("two_moons", method="idw", prototypes=6, power=2, epsilon=0.1, slope_rank=2)
+    saved = saved_array_model(config, DATA, arrays)
+    query = DATA.test.inputs[2]
+    at_input = values + np.einsum("rpo,rpf,pf->po", outputs, factors, query - keys)
+    weights = idw_weights(query, keys)
+    shown = explained(prototype_memory(saved), "two_moons:test:2", top=6)
+    np.testing.assert_allclose(shown.answer.outputs, weights @ at_input, rtol=1e-5)
+    np.testing.assert_allclose(sum(item.contribution for item in shown.layers[0].items), shown.answer.outputs.max())
+    for item, place in zip(shown.layers[0].items, np.argsort(-weights), strict=True):
+        np.testing.assert_allclose(item.value, at_input[place], rtol=1e-5)
+        assert item.label == values[place].argmax()
+    terms = saved.explain(SCALING.invert(query))
+    np.testing.assert_allclose(terms.weights @ terms.values, terms.outputs)
+    np.testing.assert_allclose(saved.network.outputs(query[None])[0], terms.outputs, rtol=1e-5)
+    rest = saved.without(np.arange(6) == 3)
+    kept = np.arange(6) != 3
+    np.testing.assert_allclose(rest.outputs(query[None])[0], idw_weights(query, keys[kept]) @ at_input[kept], rtol=1e-5)
+
+
 @pytest.mark.parametrize("names", [[], ["mnist", "fashion_mnist"]], ids=["one data set", "joint"])
 def test_a_mask_of_prototypes_removes_those_of_a_class_and_normalises_the_rest(names):
     tasks = np.arange(len(DATA.test)) % 2 if names else None

@@ -9,6 +9,7 @@ from array_models import saved_array_model
 from blob_data import make_dataset, make_regression
 from case_tables import case_table
 
+from idwbench.attention.slopes import SLOPE_ARRAYS
 from idwbench.data.dataset import Scaling
 from idwbench.models.initialisation import learned_arrays
 from idwbench.models.modules import PrototypeNetwork
@@ -29,7 +30,10 @@ def made_model(method="idw", *, regression=False, **parameters):
     config = run_config(dataset.config, method=method, prototypes=5, **parameters)
     metrics = {("train", "rmse" if regression else "accuracy"): 0.75, ("test", "coverage"): 2.0}
     learned = learned_arrays(config.model.method_record, config.model.parameters, 3, generator)
-    arrays = {"keys": keys, "values": values, **learned}
+    sizes = dict(zip(SLOPE_ARRAYS, (3, dataset.n_outputs), strict=True))
+    rank = config.model.slope_rank
+    slopes = {name: generator.normal(size=(rank, 5, size)).astype(np.float32) for name, size in sizes.items()}
+    arrays = {"keys": keys, "values": values, **learned, **(slopes if rank else {})}
     return saved_array_model(config, dataset, arrays, metrics=metrics)
 
 

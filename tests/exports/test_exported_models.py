@@ -80,7 +80,8 @@ def suffix(request):
 
 def refused_by_estimators(model, suffix, folder):
     """Return whether scikit-learn's estimators do not have the method, after the check of the message."""
-    if suffix != "skops" or (model.config.model.weighting is None and not model.network.arrays):
+    special = model.config.model.weighting or model.network.arrays or model.network.slopes
+    if suffix != "skops" or not special:
         return False
     with pytest.raises(OutputError, match=r"^scikit-learn's estimators have no method '"):
         export_model(model, folder / "model.skops")
@@ -164,12 +165,15 @@ def test_a_refused_export_writes_nothing(name, error, message, tmp_path, monkeyp
 
 
 def test_a_module_explains_an_answer_says_its_formula_and_has_long_arrays_in_base64(monkeypatch):
-    model = made_model(power=3, epsilon=0)
-    source, x = numpy_source(model), hard_inputs(model)[3]
-    found, expected = module_of(source)["explain"](x), model.explain(x)
-    np.testing.assert_array_equal(found.prototypes, expected.prototypes)
-    for name in ("outputs", "weights", "keys", "values"):
-        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-5, atol=1e-6, err_msg=name)
+    for slope_rank, formula in ((2, "z(x) = Σ_j w_j (v_j + A_j (x − k_j))"), (0, "z(x) = Σ_j w_j v_j ")):
+        model = made_model(power=3, epsilon=0, slope_rank=slope_rank)
+        source, x = numpy_source(model), hard_inputs(model)[3]
+        found, expected = module_of(source)["explain"](x), model.explain(x)
+        np.testing.assert_array_equal(found.prototypes, expected.prototypes)
+        for name in ("outputs", "weights", "keys", "values"):
+            pair = getattr(found, name), getattr(expected, name)
+            np.testing.assert_allclose(*pair, rtol=1e-5, atol=1e-5, err_msg=name)
+        assert formula in source
     assert "s_j = −log(ε + d^p),  d = ‖x − k_j‖" in source
     assert "keys at distance 0 share the weight equally" in source
     short = module_of(numpy_source(made_model()))

@@ -12,9 +12,12 @@ from idwbench.models.certificates import SMALL_CHANGE, certified_radius, reach
 from idwbench.models.patch_solution import solve
 from idwbench.models.patches import PatchPrototypes
 
+# Methods, and the rank of the slopes of values.
+NETWORKS = [*((method, 0) for method in METHODS), ("idw", 2), ("cosine", 1)]
 
-def solved(method="idw"):
-    base = network(method)
+
+def solved(method="idw", slope_rank=0):
+    base = network(method, slope_rank=slope_rank)
     rows = rows_of(base)
     demands = demands_of(rows)
     return base, rows, demands, solve(base, demands, rows).prototypes
@@ -30,9 +33,9 @@ def least_lead(base, patches, demand, radius, seed=0):
     return (logits[:, demand.label] - np.delete(logits, demand.label, axis=1).max(1)).min()
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_no_input_within_the_certified_radius_loses_the_label(method):
-    base, _, demands, patches = solved(method)
+@pytest.mark.parametrize(("method", "slope_rank"), NETWORKS)
+def test_no_input_within_the_certified_radius_loses_the_label(method, slope_rank):
+    base, _, demands, patches = solved(method, slope_rank)
     for seed, demand in enumerate(demands):
         radius = certified_radius(base, patches, demand.query, demand.label)
         assert radius > 0
@@ -57,9 +60,9 @@ def test_a_small_certified_radius_holds_for_inputs_that_are_rounded(method):
     assert least_lead(base, patches, demand, radius) > 0
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_beyond_its_reach_a_patch_changes_no_logit_by_more_than_a_hundredth(method):
-    base, rows, _, patches = solved(method)
+@pytest.mark.parametrize(("method", "slope_rank"), NETWORKS)
+def test_beyond_its_reach_a_patch_changes_no_logit_by_more_than_a_hundredth(method, slope_rank):
+    base, rows, _, patches = solved(method, slope_rank)
     low, high = rows.box
     inputs = np.random.default_rng(4).uniform(low, high, (2000, 4))
     farthest = np.linalg.norm(np.maximum(np.abs(patches.keys - low), np.abs(patches.keys - high)), axis=1)

@@ -67,6 +67,23 @@ def test_a_file_is_new_has_a_known_ending_and_is_read_back_before_it_is_written(
     assert [entry.name for entry in tmp_path.iterdir()] == ["model.pt"]
 
 
+@pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
+def test_slopes_are_kept_with_patches_or_without_and_must_fit_the_model(blobs, suffix, tmp_path):
+    config = run_config(blobs.config, prototypes=5, power=4, slope_rank=2)
+    generator = np.random.default_rng(0)
+    shapes = {"keys": (5, 3), "values": (5, 3), "slope_inputs": (2, 5, 3), "slope_outputs": (2, 5, 3)}
+    arrays = {name: generator.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    model, inputs = saved_array_model(config, blobs, arrays), blobs.test.inputs
+    for saved in (model, model.patch(inputs[0], (int(model.outputs(inputs[:1]).argmax()) + 1) % 3, radius=0.1)):
+        save_model(saved, tmp_path / f"model{suffix}", overwrite=True)
+        read = load_model(tmp_path / f"model{suffix}")
+        np.testing.assert_array_equal(read.outputs(inputs), saved.outputs(inputs))
+        assert saved_model_card(read)["slope_rank"] == 2
+    broken = saved_array_model(config, blobs, {**arrays, "slope_inputs": arrays["slope_inputs"][:1]})
+    with pytest.raises(ModelFileError, match=r"slope_inputs: expected finite float32 \(2, 5, 3\)"):
+        save_model(broken, tmp_path / f"broken{suffix}")
+
+
 # Files that are no models, or damaged ones
 
 

@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import linprog
 
 from idwbench.attention.scores import BUILT_IN_METHODS
+from idwbench.attention.slopes import SLOPE_ARRAYS
 from idwbench.errors import PatchConflictError, PatchError
 from idwbench.models.array_weights import ArrayNetwork
 from idwbench.models.demands import Demand
@@ -23,11 +24,13 @@ METHODS = {
 }
 
 
-def network(method="idw", classes=3, **parameters):
+def network(method="idw", classes=3, slope_rank=0, **parameters):
     rng = np.random.default_rng(0)
     keys, values = rng.normal(size=(20, 4)), 3 * rng.normal(size=(20, classes))
     given = METHODS[method] | parameters
-    return ArrayNetwork(BUILT_IN_METHODS[method], given, keys.astype(np.float32), values.astype(np.float32))
+    sizes = dict(zip(SLOPE_ARRAYS, (4, classes), strict=True)) if slope_rank else {}
+    slopes = {name: rng.normal(size=(slope_rank, 20, size)).astype(np.float32) for name, size in sizes.items()}
+    return ArrayNetwork(BUILT_IN_METHODS[method], given, keys.astype(np.float32), values.astype(np.float32), slopes)
 
 
 def rows_of(base, wrong=20):

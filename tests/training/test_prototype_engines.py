@@ -19,7 +19,7 @@ from idwbench.attention.scores import METHODS
 from idwbench.attention.weightings import WEIGHTINGS
 from idwbench.data.dataset import Split
 from idwbench.errors import ConfigError
-from idwbench.models.initialisation import initial_prototypes, learned_arrays
+from idwbench.models.initialisation import initial_prototypes, initial_slopes, learned_arrays
 from idwbench.runs.datasets import parse_dataset
 from idwbench.runs.protocol import learning_rate
 from idwbench.training.engine import stack_key
@@ -50,20 +50,31 @@ def prototypes_with_a_hit(model, dataset, moments, generator):
     return keys, values
 
 
+def random_slopes(model, dataset, generator):
+    """Stand in for `initial_slopes`, with slopes that are not zero, for the same reason."""
+    slopes = initial_slopes(model, dataset, generator)
+    return {name: generator.normal(size=array.shape).astype(np.float32) for name, array in slopes.items()}
+
+
 def start_with(monkeypatch, prototypes=random_prototypes):
-    """Let both engines begin at other prototypes."""
+    """Let both engines begin at other prototypes, and at other slopes."""
     for module in ("torch_engine", "kernel_runs"):
         monkeypatch.setattr(f"idwbench.training.{module}.initial_prototypes", prototypes)
+        monkeypatch.setattr(f"idwbench.training.{module}.initial_slopes", random_slopes, raising=False)
 
 
 def plain_loop(config, dataset, dtype, prototypes=random_prototypes):
-    """Return keys, values, what the score learns and the loss of each epoch: one model, one optimizer, one loop."""
+    """Return what a run learns and the loss of each epoch, by name: one model, one optimizer, one loop."""
     p, generator = config.protocol, np.random.default_rng(config.seed)
     method, losses = config.model.method_record, []
     pair = prototypes(config.model, dataset, dataset.moments, generator)
     learned = learned_arrays(method, config.model.parameters, dataset.n_features, generator)
-    tensors = [torch.from_numpy(array).to(dtype).requires_grad_() for array in (*pair, *learned.values())]
-    arguments = {**config.model.parameters, **dict(zip(learned, tensors[2:], strict=True))}
+    slopes = random_slopes(config.model, dataset, generator)
+    arrays = {"keys": pair[0], "values": pair[1], **learned, **slopes}
+    by_name = {name: torch.from_numpy(array).to(dtype).requires_grad_() for name, array in arrays.items()}
+    tensors = [*by_name.values()]
+    arguments = {**config.model.parameters, **{name: by_name[name] for name in learned}}
+    sloped = {name: by_name[name] for name in slopes}
     optimizer = (
         torch.optim.SGD(tensors, momentum=p.momentum, weight_decay=p.weight_decay)
         if p.optimizer == "sgd"
@@ -77,7 +88,7 @@ def plain_loop(config, dataset, dtype, prototypes=random_prototypes):
         optimizer.param_groups[0]["lr"] = learning_rate(p, epoch)
         total = 0.0
         for batch in torch.from_numpy(generator.permutation(len(targets))).split(p.batch_size):
-            loss = loss_of(prototype_logits(method, arguments, inputs[batch], *tensors[:2]), targets[batch])
+            loss = loss_of(prototype_logits(method, arguments, inputs[batch], *tensors[:2], sloped), targets[batch])
             optimizer.zero_grad()
             loss.backward()
             if p.gradient_clip:
@@ -87,7 +98,8 @@ def plain_loop(config, dataset, dtype, prototypes=random_prototypes):
                 tensors[0].detach().clamp_(inputs.amin(0), inputs.amax(0))
             total += loss.item() * len(batch)
         losses.append(total / len(targets))
-    return [*(tensor.detach().double().numpy() for tensor in tensors), np.array(losses)]
+    learned_by_name = {name: tensor.detach().double().numpy() for name, tensor in by_name.items()}
+    return {**learned_by_name, "losses": np.array(losses)}
 
 
 def assert_near_float64(results, dataset, prototypes=random_prototypes):
@@ -102,7 +114,9 @@ def assert_near_float64(results, dataset, prototypes=random_prototypes):
     for result in results:
         losses = np.array([point.values["train", "loss"] for point in result.curve])
         arrays = {**result.arrays, "losses": losses}
-        for (name, array), true, nearby in zip(arrays.items(), truth, rounded, strict=True):
+        assert arrays.keys() == truth.keys()
+        for name, array in arrays.items():
+            true, nearby = truth[name], rounded[name]
             bound = 30 * np.abs(nearby - true).max() + 30 * np.finfo(np.float32).eps * np.abs(true).max()
             np.testing.assert_allclose(array, true, rtol=0, atol=bound, err_msg=name)
 
@@ -142,6 +156,18 @@ def test_every_method_and_protocol_equals_a_plain_loop_in_pytorch(method, protoc
     dataset = DATASETS[(list(METHODS).index(method) + protocol) % 6]
     settings = {"epochs": 3, "batch_size": 5, **PROTOCOLS[protocol]}
     assert_near_float64(by_both(prototypes_run(dataset, method, **settings), dataset), dataset)
+
+
+SLOPED = ["idw", "cosine", "neg_dist", "additive", "gaussian", "inv_dist"]
+
+
+@pytest.mark.parametrize(("place", "method"), [*enumerate(SLOPED)])
+def test_values_with_a_slope_are_those_of_a_plain_loop_in_pytorch(place, method, monkeypatch):
+    start_with(monkeypatch)
+    dataset, settings = DATASETS[place], {"epochs": 3, "batch_size": 5, **PROTOCOLS[place]}
+    results = by_both(prototypes_run(dataset, method, slope_rank=2, **settings), dataset)
+    assert_near_float64(results, dataset)
+    assert results[0].n_parameters == sum(array.size for array in results[0].arrays.values())
 
 
 @pytest.mark.parametrize("dataset", DATASETS)

@@ -47,6 +47,9 @@ class PatchStudyConfig(PrototypesConfig):
 
     def check_given(self, given: Collection[str]) -> None:
         """Raise `ConfigError` for networks that cannot be patched, and for ``n_cases`` without wrong inputs."""
+        super().check_given(given)
+        if self.slope_rank:
+            raise ConfigError("patches of values with a slope are not studied", location=("slope_rank",))
         if self.compare:
             check_softmax(self.method_record, "method")
         elif (self.method, self.weighting) != ("idw", None):

@@ -1,13 +1,14 @@
 """The settings of prototype networks."""
 
 # No postponed annotations: pydantic would compile each of them again.
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from idwbench.attention.records import Method, ParameterValue, parameters_label
 from idwbench.attention.scores import METHODS, get_method
+from idwbench.errors import ConfigError
 from idwbench.runs.dataset_base import DatasetConfig
 from idwbench.runs.kinds.base import ModelSettings, given_method, weighted_method
 from idwbench.runs.settings import Count, added_in_0_2
@@ -55,6 +56,9 @@ class PrototypesConfig(ModelSettings):
     weighting: str | None = added_in_0_2(
         None, description="How scores become weights, such as sparsemax; by default the method's own."
     )
+    slope_rank: Annotated[int, Field(ge=0, lt=2**16)] = added_in_0_2(
+        0, description="Rank of the slope of values, v + A (x − k); 0: values without a slope."
+    )
 
     @property
     def method_record(self) -> Method:
@@ -74,6 +78,8 @@ class PrototypesConfig(ModelSettings):
             words.append(f"initial values {self.initial_values}")
         if self.key_bounds != "none":
             words.append(f"key bounds {self.key_bounds}")
+        if self.slope_rank:
+            words.append(f"slope rank {self.slope_rank}")
         words += [] if self.plugin_sha256 is None else [f"plugin {self.plugin_sha256[:8]}"]
         return ", ".join(filter(None, words))
 
@@ -83,3 +89,9 @@ class PrototypesConfig(ModelSettings):
         method, weighting = weighted_method(given_method(fields), fields)
         parameters = method.resolve(given)
         return {**fields, "weighting": weighting, "parameters": parameters, "plugin_sha256": method.sha256}
+
+    def check_given(self, given: Collection[str]) -> None:
+        """Raise `ConfigError` for slopes of a method whose weights are not a softmax."""
+        if self.slope_rank and self.method_record.weighting != "softmax":
+            problem = f"the weights of {self.method_record.title} are not a softmax, as values with a slope need"
+            raise ConfigError(problem, location=("slope_rank",))
