@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 
 from idwbench.errors import ConfigError
 from idwbench.figures.lines import Axis, Panel, PanelRow, draw_rows, lines_of, place_styles
-from idwbench.figures.runs import Selection, first_run, row_label
-from idwbench.figures.style import INK, new_page, seeds_label, style_axes
+from idwbench.figures.runs import Selection, first_run, row_labels
+from idwbench.figures.style import INK, new_page, style_axes
 from idwbench.report.by_dataset import section_headers
 from idwbench.report.frame import Row
 from idwbench.report.summaries import Section
@@ -39,10 +39,10 @@ def alignment_figure(selection: Selection) -> Figure:
     looked_up = [(one, rows) for one, rows in looked_up if rows]
     if not looked_up:
         raise ConfigError("one context vector has no alignment, and no other run is complete")
-    shown = [(one, rows[:_MOST_COLUMNS]) for one, rows in looked_up[:_MOST_ROWS]]
-    n_more = sum(len(rows[_MOST_COLUMNS:]) for _, rows in looked_up)
-    n_more += sum(len(rows) for _, rows in looked_up[_MOST_ROWS:])
-    selection.leave_out_more(range(n_more), "other model")
+    shown = [
+        (one, selection.first(rows, _MOST_COLUMNS, "other model"))
+        for one, rows in selection.first(looked_up, _MOST_ROWS, "other data set or protocol")
+    ]
     columns = max(len(rows) for _, rows in shown)
     caption = (
         "rows: the letters that the network writes, and the end; columns: the letters that it reads; "
@@ -69,16 +69,15 @@ def _draw_maps(line: Sequence[Axes], selection: Selection, section: Section, row
     task, inputs = models[0].task, selection.dataset(config).test.inputs.astype(np.int64)
     texts = sorted((task.source.decode(source) for source in inputs.tolist()), key=len, reverse=True)
     text = next((text for text in texts if models[0].write(text).text == task.answer(text)), texts[0])
-    for axes, row, model in zip(line, rows, models, strict=False):
+    for axes, row, label, model in zip(line, rows, row_labels(rows), models, strict=False):
         written = model.write(text)
         assert written.weights is not None
         axes.imshow(written.weights, cmap="Greys", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
         axes.set_xticks(range(len(text)), [*text])
         axes.set_yticks(range(len(written.weights)), [*written.text, "end"][: len(written.weights)])
         style_axes(axes, has_grid=False)
-        method, _, others = row_label(row).partition(", ")
         alignment = 100 * (first_run(row).metric("alignment") or 0.0)
-        axes.set_title(f"{method}\n{f'{others} · ' if others else ''}{alignment:.0f} %", fontsize=9, color=INK)
+        axes.set_title(f"{label}\n{alignment:.0f} %", fontsize=9, color=INK)
     line[0].set_ylabel(section.config.dataset_label, fontsize=10, color=INK)
     for axes in line[len(rows) :]:
         axes.set_axis_off()
@@ -91,27 +90,25 @@ def accuracy_by_length_figure(selection: Selection) -> Figure:
         ConfigError: no run of this kind is complete.
     """
     sections = selection.sections(selection.of_kind(_KIND))
-    complete = [[row for row in section.rows if row.n] for section in sections]
-    styles = place_styles([*dict.fromkeys(row_label(row) for rows in complete for row in rows)][:_MOST_LINES])
-    drawn = [[row for row in rows if row_label(row) in styles] for rows in complete]
-    selection.leave_out_more(range(sum(map(len, complete)) - sum(map(len, drawn))), "other model")
-    panels, n_seeds = [], {row.n for rows in drawn for row in rows}
-    for header, section, rows in zip(section_headers(sections), sections, drawn, strict=True):
+    rows = [(section, row) for section in sections for row in section.rows if row.n]
+    labels = row_labels([row for _, row in rows])
+    styles = place_styles(selection.first([*dict.fromkeys(labels)], _MOST_LINES, "other model"))
+    panels = []
+    for header, section in zip(section_headers(sections), sections, strict=True):
         config = section.config.dataset
         assert isinstance(config, SequencePairsConfig)
-        title = f"{header} ({config.shortest} to {config.longest})"
-        panels.append(Panel(title, [line for row in rows for line in lines_of(_points(selection, row), styles)]))
-    caption = (
-        f"line: mean over {seeds_label(n_seeds)}; band: mean ± sample standard deviation, within their range; "
-        "in brackets the lengths of the training"
-    )
+        own = [(row, label) for (of, row), label in zip(rows, labels, strict=True) if of is section and label in styles]
+        points = (point for row, label in own for point in _points(selection, row, label))
+        panels.append(Panel(f"{header} ({config.shortest} to {config.longest})", lines_of(points, styles)))
+    shown = selection.first(panels, _MOST_ROWS, "other data set or protocol")
     x, y = Axis("letters of the source"), Axis("exact match in %", percent=True, limits=(-2, 102))
-    return draw_rows([PanelRow("", y, panels[:_MOST_ROWS])], x, [caption], shared=True, height=2.6)
+    caption = ["in brackets the lengths of the training"]
+    return draw_rows([PanelRow("", y, shown)], x, caption, shared=True, height=2.6)
 
 
-def _points(selection: Selection, row: Row) -> Iterator[tuple[str, float, int, float]]:
-    """Yield the label of a model, and the exact match of its seeds by length."""
+def _points(selection: Selection, row: Row, label: str) -> Iterator[tuple[str, float, int, float]]:
+    """Yield the exact match of the seeds of a model by length."""
     for run in row.complete:
         arrays = selection.store.load_arrays(run.run_key)
         for length, value in zip(arrays["lengths"], arrays["exact_match_by_length"], strict=True):
-            yield row_label(row), float(length), run.config.seed, float(value)
+            yield label, float(length), run.config.seed, float(value)

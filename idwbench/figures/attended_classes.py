@@ -69,8 +69,7 @@ def _collect(selection: Selection) -> list[_Setting]:
         raise ConfigError(f"no complete run on data of several parts has the array {_ARRAY}", hint=hint)
     if missing := len(rows) - len(known):
         selection.leave_out(f"{count_label(missing, 'setting')} without several parts or without the array {_ARRAY}")
-    selection.leave_out_more(known[_MOST_SETTINGS:], "other setting")
-    return known[:_MOST_SETTINGS]
+    return selection.first(known, _MOST_SETTINGS, "other setting")
 
 
 def _setting(selection: Selection, row: Row) -> _Setting | None:

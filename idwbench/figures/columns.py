@@ -45,8 +45,7 @@ def columns_figure(selection: Selection) -> Figure:
     if not chosen:
         raise ConfigError(f"the keys of {others} are directions, not points")
     selection.leave_out(f"{others}, whose keys are directions, not points" if others else "")
-    selection.leave_out_more(chosen[_MOST_MODELS:], "other setting")
-    shown = chosen[:_MOST_MODELS]
+    shown = selection.first(chosen, _MOST_MODELS, "other setting")
     legend = [legend_mark("s", 8, name, color=class_colour(n)) for n, name in enumerate(dataset.class_names)]
     return _draw(shown, [model.title(section.metric) for model in shown], dataset, legend, section.title)
 

@@ -1,28 +1,40 @@
-"""Learning curves over seeds: mean, standard deviation and range against the epoch."""
+"""Metrics over seeds: against the epoch or step of the training, and against the number of learned prototypes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
+import pandas
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from idwbench.attention.scores import METHODS
 from idwbench.errors import ConfigError
-from idwbench.figures.lines import DASHES, Axis, Line, Panel, PanelRow, Style, draw_rows, has_range, lines_of
-from idwbench.figures.runs import Selection
-from idwbench.figures.style import CLASS_COLOURS, class_colour, method_colour, seeds_label
+from idwbench.figures import lines
+from idwbench.figures.lines import DASHES, Axis, Line, Panel, PanelRow, Style
+from idwbench.figures.runs import Selection, best_rows, row_labels
+from idwbench.figures.style import CLASS_COLOURS, QUIET, class_colour, method_colour
 from idwbench.report.frame import Row
-from idwbench.report.labels import count_label, metric_label
+from idwbench.report.labels import constants_title, count_label, metric_label, sortable, varying_settings
 from idwbench.report.summaries import Section
 from idwbench.runs.kinds.models import ModelConfig
-from idwbench.runs.metrics import HEADLINES
+from idwbench.runs.metrics import HEADLINES, LAYER_STATISTICS
+from idwbench.runs.protocol import Protocol
 from idwbench.runs.results import CurvePoint
 
-__all__ = ["collect_curves", "curves_figure"]
+__all__ = ["collect_curves", "curves_figure", "layer_statistics_figure", "prototypes_needed_figure"]
 
-_MOST_SECTIONS, _MOST_COLUMNS = 4, 4
+_MOST_SECTIONS, _MOST_COLUMNS, _MOST_LINES, _MOST_LAYERS = 4, 4, 10, 5
+_AXES = {
+    "score_variance": Axis("variance of scores", base=10),
+    "weight_entropy": Axis("entropy in nats"),
+    "gradient_norm": Axis("gradient", base=10),
+    "score_gradient_norm": Axis("gradient by scores", base=10),
+}
+_OF_KERNELS = ("method", "bandwidth", "power", "epsilon")
 
 Points = dict[str, list[CurvePoint]]
 
@@ -34,7 +46,7 @@ def curves_figure(selection: Selection) -> Figure:
         ConfigError: no complete run has a learning curve.
     """
     rows, source = collect_curves(selection)
-    return draw_rows(rows, Axis("epoch"), [_caption(rows), source])
+    return lines.draw_rows(rows, Axis("epoch"), [source])
 
 
 def collect_curves(selection: Selection) -> tuple[list[PanelRow], str]:
@@ -61,7 +73,8 @@ def collect_curves(selection: Selection) -> tuple[list[PanelRow], str]:
 
 def _rows(selection: Selection, section: Section, points: Points, *, has_heading: bool) -> list[PanelRow]:
     models = [row for row in section.rows if row.n]
-    styles, omitted = _styles(sorted((row.model for row in models), key=lambda model: model.prototypes))
+    styles = _styles([(row.model.method, _label(row.model)) for row in models])
+    omitted = [label for label in dict.fromkeys(_label(row.model) for row in models) if label not in styles]
     if omitted:
         shown = f"{omitted[0]}{', …' if omitted[1:] else ''}"
         selection.leave_out(f"{count_label(len(omitted), 'setting')} ({shown})")
@@ -79,35 +92,34 @@ def _rows(selection: Selection, section: Section, points: Points, *, has_heading
         for count in counts[:_MOST_COLUMNS]:
             title = count_label(count, "prototype") if count else "without prototypes" if any(counts) else ""
             chosen = [row for row in models if row.model.prototypes == count and _label(row.model) in styles]
-            panels.append(Panel(title, [line for row in chosen for line in _lines(row, points, which, styles)]))
+            panels.append(Panel(title, [line for row in chosen for line in _curves(row, points, which, styles)]))
         if any(panel.lines for panel in panels):
             rows.append(PanelRow(section.title if has_heading and not rows else "", axis, panels))
     return rows
 
 
-def _styles(models: Sequence[ModelConfig]) -> tuple[dict[str, Style], list[str]]:
-    """Return colour and dash by label, and the labels that are left out: there are not enough of them.
+def _styles(labelled: Sequence[tuple[str, str]]) -> dict[str, Style]:
+    """Return colour and dash of as many labels, given with their methods, as there are styles for.
 
     The colour is that of the method, of which each setting has a dash. If there is one method, or if models have other
     names than those of methods of attention, each setting has a colour.
     """
-    labels = list(dict.fromkeys((model.method, _label(model)) for model in models))
+    labels = list(dict.fromkeys(labelled))
     methods = {method for method, _ in labels}
     if methods <= METHODS.keys() and (len(methods) > 1 or len(labels) == 1):
         styles: dict[str, Style] = {}
         for method, group in groupby(sorted(labels, key=lambda label: label[0]), key=lambda label: label[0]):
             styles |= {label: (method_colour(method), dash) for (_, label), dash in zip(group, DASHES, strict=False)}
-    else:
-        colours = [(class_colour(place), dash) for dash in DASHES for place in range(len(CLASS_COLOURS))]
-        styles = {label: style for (_, label), style in zip(labels, colours, strict=False)}
-    return styles, [label for _, label in labels if label not in styles]
+        return styles
+    colours = [(class_colour(place), dash) for dash in DASHES for place in range(len(CLASS_COLOURS))]
+    return {label: style for (_, label), style in zip(labels, colours, strict=False)}
 
 
 def _label(model: ModelConfig) -> str:
     return " ".join(filter(None, (model.method, model.parameters_label)))
 
 
-def _lines(row: Row, points: Points, which: tuple[str, str], styles: Mapping[str, Style]) -> list[Line]:
+def _curves(row: Row, points: Points, which: tuple[str, str], styles: Mapping[str, Style]) -> list[Line]:
     """Return the line of a model with several epochs: the values of all seeds, NaN where a run has none."""
     found = (
         (_label(row.model), point.epoch, seed, point.values[which])
@@ -115,15 +127,112 @@ def _lines(row: Row, points: Points, which: tuple[str, str], styles: Mapping[str
         for point in points[run.run_key]
         if which in point.values
     )
-    return [line for line in lines_of(found, styles) if len(line.x) > 1 and np.isfinite(line.values).any()]
+    return [line for line in lines.lines_of(found, styles) if len(line.x) > 1 and np.isfinite(line.values).any()]
 
 
-def _caption(rows: Sequence[PanelRow]) -> str:
-    panels = [panel for row in rows for panel in row.panels]
-    counts = {len(line.values) for panel in panels for line in panel.lines}
-    if counts == {1}:
-        return "one seed: no spread"
-    ranged = [has_range(panel) for panel in panels]
-    light = "" if not any(ranged) else "; light band: range" + ("" if all(ranged) else " (up to 3 lines)")
-    band = "band: mean ± sample standard deviation, within the range of the seeds"
-    return f"line: mean over {seeds_label(counts)}; {band}{light}"
+def layer_statistics_figure(selection: Selection) -> Figure:
+    """Variance of scores, entropy of weights and norms of gradients by layer against the step; a row for each.
+
+    The layers are those with scores, or all layers if none has; the models those of the first data set and protocol.
+
+    Raises:
+        ConfigError: no complete run has the statistics.
+    """
+    runs = [run for run in selection.runs if getattr(run.config.model, "statistics", False)]
+    if not any(run.state == "complete" for run in runs):
+        raise ConfigError("no complete run has statistics of layers", hint="train networks with statistics: true")
+    section = selection.first_section(runs)
+    rows = selection.first([row for row in section.rows if row.n], _MOST_LINES, "other model")
+    labels = row_labels(rows)
+    table = pandas.concat(
+        _measured(selection.store.load_arrays(run.run_key)).assign(label=label, seed=seed)
+        for label, row in zip(labels, rows, strict=True)
+        for seed, run in enumerate(row.complete)
+    )
+    table = table[np.isfinite(table.value)]
+    scored = {*table[table.statistic == "score_variance"].layer}
+    layers = [layer for layer in table.layer.unique() if layer in scored or not scored]
+    selection.leave_out(f"layers {', '.join(layers[_MOST_LAYERS:])}" if layers[_MOST_LAYERS:] else "")
+    styles, drawn = lines.place_styles(labels), []
+    for name, axis in _AXES.items():
+        # A statistic that is 0 has no logarithm: the gradient of values that do not depend on the scores.
+        is_geometric = axis.base is not None
+        own = table[(table.statistic == name) & ((table.value > 0) | (not is_geometric))]
+        panels = []
+        for layer in layers[:_MOST_LAYERS]:
+            panels.append(Panel(layer, lines.lines_of(own[own.layer == layer], styles, geometric=is_geometric)))
+        drawn += [PanelRow("", axis, panels)] if any(panel.lines for panel in panels) else []
+    caption = (
+        f"{section.title}; of the entropy the mean itself; gradient: norm of that of a batch's mean loss by all "
+        "parameters of the layer, and by those that act through the scores alone"
+    )
+    # 0 and the powers of ten.
+    ticks = [step for step in sorted({*table.x}) if step == 0 or step == 10 ** (len(str(step)) - 1)]
+    return lines.draw_rows(drawn, Axis("updates", base=10, ticks=ticks), [caption], height=1.9)
+
+
+def _measured(arrays: Mapping[str, NDArray[np.generic]]) -> pandas.DataFrame:
+    """Return the statistics of one run: a row for each of them, each step (x) and each layer."""
+    layers, steps = arrays["statistics.layers"].tobytes().decode().split("\n"), arrays["statistics.steps"]
+    tables = []
+    for name in LAYER_STATISTICS:
+        values = pandas.DataFrame(np.asarray(arrays[f"statistics.{name}"], np.float64), steps, layers)
+        long = values.rename_axis("x").melt(var_name="layer", ignore_index=False).reset_index()
+        tables.append(long.assign(statistic=name))
+    return pandas.concat(tables)
+
+
+def prototypes_needed_figure(selection: Selection) -> Figure:
+    """The headline metric against the number of learned prototypes, beside kernel regression on all training data.
+
+    Settings of the protocol, and the kernel with its parameters, are those with the best mean metric on the validation
+    split; without one, the first in the order of tables. The metric is that of the holdout if there is one.
+
+    Raises:
+        ConfigError: no complete run of prototypes, or none of kernel regression on the same data.
+    """
+    section, (networks, memories) = selection.on_first_data("prototypes", "kernel_regression")
+    metric = HEADLINES[section.config.dataset.task]
+    if not memories:
+        problem = "no run of kernel regression on the same data"
+        raise ConfigError(problem, hint="run the sweep kernel_regression")
+    complete = [run for row in memories + networks for run in row.complete]
+    split = "holdout" if all(run.metric(metric.name, "holdout") is not None for run in complete) else "test"
+    memory = best_rows(memories, metric.name, (*_OF_KERNELS, *Protocol.model_fields))[0]
+    chosen = best_rows(networks, metric.name, tuple(Protocol.model_fields))
+    chosen.sort(key=lambda row: sortable({"method": row.model.method}))
+    labels = row_labels(chosen)
+    styles = _styles([(row.model.method, label) for row, label in zip(chosen, labels, strict=True)])
+    points = (
+        (label, row.model.prototypes, seed, value)
+        for row, label in zip(chosen, labels, strict=True)
+        if label in styles
+        for seed, value in row.statistics[split].values.items()
+    )
+    learned = lines.lines_of(points, styles)
+    counts = sorted({int(count) for line in learned for count in line.x})
+    limit, kernel = memory.statistics[split], memory.config.model
+    names = (kernel.method.replace("_kernel", " kernel"), kernel.parameters_label.split(", initialisation")[0])
+    label = f"all data: {', '.join(filter(None, names))}"
+    on_all_data = ((label, count, seed, value) for count in counts for seed, value in limit.values.items())
+    all_data = lines.lines_of(on_all_data, {label: (QUIET, "--")})
+    varying = varying_settings([group.settings for group in networks])
+    constants = constants_title([group.config for group in networks], (*varying, "prototypes", "dataset_seed"))
+    of_data = "seeds are those of the data" if memory.data_seeds else ""
+    # Points of equal counts stand beside each other.
+    shifts = [1.02 ** (2 * place - len(learned) + 1) for place in range(len(learned))]
+    drawn = [replace(line, x=shift * line.x, markers=True) for line, shift in zip(learned, shifts, strict=True)]
+    x = Axis("number of learned prototypes", base=2, limits=(counts[0] / 1.25, counts[-1] * 1.25), ticks=counts)
+    y = Axis(f"{split} {metric_label(metric.name)}", metric.percent)
+    captions = [of_data, _answer(learned, limit.mean, metric.higher_is_better), constants]
+    return lines.draw_rows([PanelRow("", y, [Panel("", [*all_data, *drawn])])], x, captions, height=3.2)
+
+
+def _answer(learned: Sequence[Line], limit: float, higher_is_better: bool) -> str:
+    """Return the smallest number of prototypes of each line whose mean is at least as good as a limit."""
+    words = []
+    for line in learned:
+        x, means, *_ = lines.line_spread(line)
+        enough = x[means >= limit if higher_is_better else means <= limit]
+        words.append(f"{line.label}: {f'{enough[0]:g}' if enough.size else 'none of these'}")
+    return "fewest prototypes whose mean is at least as good as with all data: " + "; ".join(words)

@@ -356,9 +356,9 @@ def collect_attention(selection: Selection, top: int = 1) -> tuple[list[Explanat
     sections = selection.sections(selection.of_kind("mlp"))
     rows = [(section, row) for section in sections for row in section.rows if row.n]
     rows = [(section, row) for section, row in rows if isinstance(row.model, MlpConfig) and row.model.record]
-    selection.leave_out_more(rows[_MOST_PANELS:], "other setting")
+    rows = selection.first(rows, _MOST_PANELS, "other setting")
     panels, missing = [], []
-    for section, row in rows[:_MOST_PANELS]:
+    for section, row in rows:
         try:
             panels.append(_explained(selection, first_run(row), top))
         except RecordingError as error:
@@ -366,7 +366,7 @@ def collect_attention(selection: Selection, top: int = 1) -> tuple[list[Explanat
     if not panels:
         raise ConfigError(missing[0] if missing else "no complete run of kind 'mlp' was recorded")
     selection.leave_out(*missing)
-    return panels, list(dict.fromkeys(section.title for section, _ in rows[:_MOST_PANELS]))
+    return panels, list(dict.fromkeys(section.title for section, _ in rows))
 
 
 def _explained(selection: Selection, run: StoredRun, top: int) -> Explanation:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
+from scipy.special import expit
 
 from idwbench.attention.kernels import KERNELS
 from idwbench.attention.scores import get_method
@@ -41,41 +41,28 @@ def weights_p1_figure() -> Figure:
 
 
 def _draw_weights(power: float, which: str) -> Figure:
+    import torch
+
+    from idwbench.attention.forward import scores
+
     distance = np.linspace(0.0, 5.0, 1001)
-    lines = []
+    query, lines = torch.zeros(1, 1, dtype=torch.float64), []
     for method, (dash, formula) in _SCORES.items():
-        is_root = method == "gaussian" and power == 1
-        own_power = 2.0 if method == "neg_dist" else power
-        weight = _first_key_weight(method, own_power, np.sqrt(distance) if is_root else distance)
+        given = {"power": 2.0 if method == "neg_dist" else power, "epsilon": EPSILON, "sigma_squared": 2.0}
+        parameters = {one.name: given[one.name] for one in get_method(method).parameters}
+        # The query is the origin of a line; the last key is the other one, at distance 1.
+        keys = np.append(np.sqrt(distance) if method == "gaussian" and power == 1 else distance, 1.0)
+        *first, second = scores(query, torch.from_numpy(keys)[:, None], method, **parameters)[0].tolist()
         label = f"{method}:  {formula.format(d='d²' if power == 2 else 'd')}"
-        lines.append(Line(label, method_colour(method), dash, distance, weight[np.newaxis]))
+        weight = expit(np.subtract(first, second))  # the softmax of two scores
+        lines.append(Line(label, method_colour(method), dash, distance, weight))
     caption = f"two keys, the second at distance 1; weights are the softmax of the scores; ε = {EPSILON:g}; {which}"
-    x = Axis("distance d of the first key", limits=(0, 5))
-    figure = _draw_lines(lines, x, Axis("weight of the first key", limits=(-0.02, 1.04)), caption)
+    x, y = Axis("distance d of the first key", limits=(0, 5)), Axis("weight of the first key", limits=(-0.02, 1.04))
+    figure = draw_rows([PanelRow("", y, [Panel("", lines)])], x, [caption], height=3.2)
     # All weights are ½ at distance 1.
     figure.axes[0].axhline(0.5, color=RULE, linewidth=0.9, zorder=1)
     figure.axes[0].axvline(1.0, color=RULE, linewidth=0.9, zorder=1)
     return figure
-
-
-def _first_key_weight(method: str, power: float, distance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the weights (n,) of a key at each distance (n,) from the query beside a key at distance 1, in float64."""
-    import torch
-
-    from idwbench.attention.forward import attention_weights
-
-    record = get_method(method)
-    given = {"power": power, "epsilon": EPSILON, "sigma_squared": 2.0}
-    parameters = {one.name: given[one.name] for one in record.parameters}
-    # The query is the origin of a line, and each distance has its own pair of keys, at d and at −1.
-    keys = torch.stack([torch.from_numpy(distance), torch.full(distance.shape, -1.0, dtype=torch.float64)], dim=1)
-    queries = torch.zeros(len(distance), 1, 1, dtype=torch.float64)
-    scores = record.score(queries, keys[..., None], **record.resolve(parameters))
-    return np.asarray(attention_weights(record, scores)[:, 0, 0].numpy())
-
-
-def _draw_lines(lines: list[Line], x: Axis, y: Axis, caption: str) -> Figure:
-    return draw_rows([PanelRow("", y, [Panel("", lines)])], x, [caption], height=3.2)
 
 
 def kernels_figure() -> Figure:
@@ -84,14 +71,17 @@ def kernels_figure() -> Figure:
     lines = []
     for place, kernel in enumerate(KERNELS.values()):
         if kernel.has_bandwidth:
-            value = np.asarray(kernel.weights(np.concatenate([[0.0], distance**2])[None], {"bandwidth": 1.0})[:, 1:])
+            value = np.asarray(kernel.weights(np.concatenate([[0.0], distance**2])[None], {"bandwidth": 1.0})[0, 1:])
         else:
-            value = 1 / np.maximum(distance[None], 1e-3) ** 2
+            value = 1 / np.maximum(distance, 1e-3) ** 2
         label, dash = f"{kernel.name}:  {kernel.formula}", _DASHES[place % len(_DASHES)]
         lines.append(Line(label, class_colour(place), dash, distance, value))
-    y = Axis("weight before division by the sum", limits=(-0.02, 1.5))
+    x, y = (
+        Axis("distance d in bandwidths h", limits=(0, 3)),
+        Axis("weight before division by the sum", limits=(-0.02, 1.5)),
+    )
     caption = "shepard with p = 2 and ε = 0, which has no bandwidth"
-    return _draw_lines(lines, Axis("distance d in bandwidths h", limits=(0, 3)), y, caption)
+    return draw_rows([PanelRow("", y, [Panel("", lines)])], x, [caption], height=3.2)
 
 
 def kernel_regression_figure() -> Figure:

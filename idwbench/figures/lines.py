@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
-from idwbench.figures.style import INK, PAPER, QUIET, class_colour, new_page, style_axes
+from idwbench.figures.style import INK, PAPER, QUIET, class_colour, new_page, seeds_label, style_axes
 
 __all__ = [
     "DASHES",
@@ -27,12 +27,12 @@ __all__ = [
     "Style",
     "draw_block",
     "draw_rows",
-    "has_range",
     "legend_handles",
     "line_spread",
     "lines_of",
     "panel_rows",
     "place_styles",
+    "spread_caption",
 ]
 
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":")
@@ -46,7 +46,7 @@ Style = tuple[str, Any]  # colour and dash
 
 @dataclass(frozen=True)
 class Line:
-    """The values (seeds, n) of one setting at each x (n,); NaN where a seed has none.
+    """The values (seeds, n) of one setting at each x (n,), NaN where a seed has none; or those (n,) of a formula.
 
     Attributes:
         label: That in the legend, or none.
@@ -72,12 +72,12 @@ class Line:
 
 
 def lines_of(
-    points: Iterable[tuple[str, float, int, float]], styles: Mapping[str, Style], **options: Any
+    points: Iterable[tuple[str, float, int, float]] | pandas.DataFrame, styles: Mapping[str, Style], **options: Any
 ) -> list[Line]:
     """Return a line for each label, in the order of their first points; of several at one x and seed the last counts.
 
     Args:
-        points: Label, x, seed and value of each.
+        points: Label, x, seed and value of each, or a table with these columns.
         styles: Colour and dash by label.
         options: Those of `Line`.
     """
@@ -142,7 +142,8 @@ def line_spread(line: Line) -> tuple[Floats, Floats, Floats, Floats, Floats]:
     They have the x at which a seed has a value. Within the range a recall is not above 1, and a logarithmic axis has no
     numbers below 0.
     """
-    table = pandas.DataFrame(np.asarray(line.values, np.float64), columns=np.asarray(line.x, np.float64))
+    values = np.atleast_2d(np.asarray(line.values, np.float64))
+    table = pandas.DataFrame(values, columns=np.asarray(line.x, np.float64))
     table = table.replace([np.inf, -np.inf], np.nan)
     if line.quartiles:
         table = table.loc[:, table.count() >= len(table) / 2].reindex(columns=table.columns)
@@ -206,7 +207,7 @@ def draw_rows(
     Args:
         rows: At least one.
         x: The axis below.
-        caption: Sentences below the legend.
+        caption: Sentences below the legend, after that of `spread_caption`.
         shared: Whether all rows have the same axis of values.
         height: Of a panel, in inches.
     """
@@ -221,7 +222,8 @@ def draw_rows(
         for block in blocks
     ]
     handles = legend_handles([line for row in rows for panel in row.panels for line in panel.lines])
-    figure, body = new_page(min(_WIDTH, 0.8 + columns * max(4.6, 1.8 * height)), sum(heights), caption, handles)
+    width = min(_WIDTH, 0.8 + columns * max(4.6, 1.8 * height))
+    figure, body = new_page(width, sum(heights), [spread_caption(rows), *caption], handles)
     parts = body.subfigures(len(blocks), 1, squeeze=False, height_ratios=heights)
     for part, block in zip(parts[:, 0], blocks, strict=True):
         draw_block(part, block, x, columns, shared=shared)
@@ -254,7 +256,7 @@ def draw_block(part: SubFigure, rows: Sequence[PanelRow], x: Axis, columns: int,
 
 def _draw_panel(axes: Axes, panel: Panel, x: Axis | None, y: Axis, *, is_left: bool) -> None:
     for line in panel.lines:
-        _draw_line(axes, line, 100.0 if y.percent else 1.0, with_range=has_range(panel))
+        _draw_line(axes, line, 100.0 if y.percent else 1.0, with_range=_has_range(panel))
     style_axes(axes)
     axes.tick_params(labelleft=is_left, labelbottom=x is not None)
     if is_left:
@@ -263,9 +265,29 @@ def _draw_panel(axes: Axes, panel: Panel, x: Axis | None, y: Axis, *, is_left: b
         axes.set_xlabel(x.label, fontsize=9.5, color=INK)
 
 
-def has_range(panel: Panel) -> bool:
+def _has_range(panel: Panel) -> bool:
     """Return whether the range of the seeds is drawn."""
     return len(panel.lines) <= _FEW and not any(line.markers or line.quartiles for line in panel.lines)
+
+
+def spread_caption(rows: Sequence[PanelRow]) -> str:
+    """Return what shows the mean and the spread over seeds; empty if all lines are formulas."""
+    panels = [panel for row in rows for panel in row.panels]
+    lines = [line for panel in panels for line in panel.lines if line.values.ndim > 1]
+    counts = {int(n) for line in lines for n in line_spread(line)[-1] if n}
+    if max(counts, default=1) == 1:
+        return "one seed: no spread" if lines else ""
+    marked = {line.markers for line in lines}
+    point, bar = "point" if marked == {True} else "line", "bar" if marked == {True} else "band"
+    if marked == {True, False}:
+        point, bar = "line or point", "band or bar"
+    if any(line.quartiles for line in lines):
+        return f"{point}: median over {seeds_label(counts)}; {bar}: quartiles"
+    of_logarithms = " of the logarithms" if any(line.geometric for line in lines) else ""
+    ranged = [_has_range(panel) for panel in panels if panel.lines]
+    light = "" if not any(ranged) else "; light band: range" + ("" if all(ranged) else f" (up to {_FEW} lines)")
+    spread = f"{bar}: mean ± sample standard deviation{of_logarithms}, within the range of the seeds{light}"
+    return f"{point}: mean{of_logarithms} over {seeds_label(counts)}; {spread}"
 
 
 def _set_scale(axis: MatplotlibAxis, which: Axis, numbers: Sequence[NDArray[Any]]) -> None:

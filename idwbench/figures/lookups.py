@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
+import pandas
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
-from idwbench.figures.lines import Axis, Line, Panel, Style, draw_rows, lines_of, panel_rows, place_styles
+from idwbench.figures.lines import Axis, Line, Panel, draw_rows, lines_of, panel_rows, place_styles
 from idwbench.figures.runs import Selection
-from idwbench.figures.style import INK, QUIET, class_colour, seeds_label
+from idwbench.figures.style import INK, QUIET, class_colour
 from idwbench.report.lookups import (
     Capacities,
     LookupRuns,
@@ -25,9 +26,8 @@ from idwbench.runs.kinds.hash_table import HashTableConfig
 __all__ = ["capacity_figure", "recall_figure", "score_variance_figure", "weight_entropy_figure"]
 
 _MOST_LINES, _MOST_PANELS, _COLUMNS = 10, 9, 3
-_SPREAD = "mean ± sample standard deviation, within the range of the seeds"
 
-Reference = Callable[[LookupRuns, list[int], int], list[Line]]
+Reference = Callable[[LookupRuns, NDArray[np.float64], int], list[Line]]
 
 
 def recall_figure(selection: Selection) -> Figure:
@@ -39,23 +39,22 @@ def recall_figure(selection: Selection) -> Figure:
         ConfigError: no run on the data set lookup is complete.
     """
     models = lookup_runs(selection.runs)
-    sizes = Counter(each.data for each in models for _ in each.runs)
-    data = max(sizes, key=lambda name: sizes[name])
-    selection.leave_out(*(name for name in sizes if name != data))
+    sizes = pandas.Series([each.data for each in models for _ in each.runs]).value_counts(sort=False)
+    data = sizes.idxmax()
+    selection.leave_out(*(name for name in sizes.index if name != data))
     models = [each for each in models if each.data == data]
-    labels, others = _first_labels(models)
-    selection.leave_out_more(others, "other model")
-    models, styles = [each for label in labels for each in models if each.label == label], place_styles(labels)
-    dimensions = sorted({d for each in models for d in each.dimensions})
+    labels = selection.first(_labels(models), _MOST_LINES, "other model")
+    table, styles = _measured(models, labels, "recall"), place_styles(labels)
+    dimensions = sorted(table.dimensions.unique())
     shown = dimensions[:: -(-len(dimensions) // _MOST_PANELS)]
     omitted = ", ".join(str(d) for d in dimensions if d not in shown)
     selection.leave_out(f"dimensions {omitted}" if omitted else "")
     panels = []
     for d in shown:
-        loads = [{n / d: each.values("recall", d, n) for n in each.items(d)} for each in models]
-        panels.append(Panel(f"{d} dimensions", _lines(models, loads, styles)))
+        own = table[table.dimensions == d]
+        panels.append(Panel(f"{d} dimensions", lines_of(own.assign(x=own["items"] / d), styles)))
     x, y = Axis("load: items / dimensions", base=2), Axis("recall in %", percent=True)
-    return _draw(panels, x, y, [f"line: mean over {_seeds(models)}; band: {_SPREAD}", data])
+    return draw_rows(panel_rows(y, panels, _COLUMNS), x, [data], shared=True)
 
 
 def capacity_figure(selection: Selection) -> Figure:
@@ -64,9 +63,8 @@ def capacity_figure(selection: Selection) -> Figure:
     Raises:
         ConfigError: no run on the data set lookup is complete, or all seeds are below or above the items that were run.
     """
-    models = lookup_runs(selection.runs)
-    labels, _ = _first_labels(models)
-    capacities = [each for each in lookup_capacities(selection.runs) if each.of.label in labels]
+    labels = _labels(lookup_runs(selection.runs))
+    capacities = [each for each in lookup_capacities(selection.runs) if each.of.label in labels[:_MOST_LINES]]
     data = sorted({each.of.data for each in capacities})
     alone = len(data) == 1
     panels = []
@@ -77,13 +75,12 @@ def capacity_figure(selection: Selection) -> Figure:
     if not any(panel.lines for panel in panels):
         raise ConfigError("no seed has a recall of 99 % at some items and less at others")
     caption = (
-        f"point: geometric mean over {_seeds(models)}; bar: its standard deviation, within the range of the seeds; "
         "line: least squares through the logarithms of all seeds; "
         "not shown: dimensions at which a seed is below or above the items that were run"
     )
-    selection.leave_out(*(label for label in _labels(models) if label not in labels), *data[_MOST_PANELS:])
+    selection.leave_out(*labels[_MOST_LINES:], *data[_MOST_PANELS:])
     x, y = Axis("dimensions d"), Axis("capacity: items at 99 % recall", base=10)
-    return _draw(panels, x, y, [caption, data[0] if alone else ""])
+    return draw_rows(panel_rows(y, panels, _COLUMNS), x, [caption, data[0] if alone else ""], shared=True)
 
 
 def _capacity_lines(each: Capacities, place: int, *, with_law: bool) -> list[Line]:
@@ -100,7 +97,7 @@ def _capacity_lines(each: Capacities, place: int, *, with_law: bool) -> list[Lin
     lines = lines_of(points, {label: (class_colour(place), "none")}, markers=True, geometric=True)
     if each.fit is not None:
         d = np.linspace(min(whole), max(whole), 100)
-        lines.append(Line("", class_colour(place), "-", d, predicted_capacity(each.fit, d)[np.newaxis]))
+        lines.append(Line("", class_colour(place), "-", d, predicted_capacity(each.fit, d)))
     return lines
 
 
@@ -155,58 +152,48 @@ def _against_dimensions(
     """
     if not chosen:
         raise ConfigError(f"no run of a hash table has the metric '{metric}'")
-    sizes = Counter(items for each in chosen for _, items in each.runs)
-    items = max(sizes, key=lambda n: (sizes[n], n))
-    data, labels = list(dict.fromkeys(each.data for each in chosen)), _labels(chosen)
+    sizes = pandas.Series([items for each in chosen for _, items in each.runs]).value_counts()
+    items = int(sizes[sizes == sizes.max()].index.max())
+    labels = list(dict.fromkeys(each.label for each in chosen))
     styles = place_styles(labels[:_MOST_LINES], markers=markers)
+    by_data = {name: [each for each in chosen if each.data == name] for name in dict.fromkeys(e.data for e in chosen)}
     panels = []
-    for name in data[:_MOST_PANELS]:
-        models = [each for each in chosen if each.data == name and each.label in styles]
-        dimensions = sorted({d for each in models for d, n in each.runs if n == items})
-        measured = [{float(d): each.values(metric, d, items) for d in dimensions} for each in models]
-        lines = _lines(models, measured, styles, markers=markers)
+    for name, models in [*by_data.items()][:_MOST_PANELS]:
+        dimensions = np.array(sorted({d for each in models for d, n in each.runs if n == items}), np.float64)
+        own = _measured(models, [*styles], metric)
+        own = own[own["items"] == items].rename(columns={"dimensions": "x"})
+        lines = lines_of(own, styles, markers=markers)
         panels.append(Panel(name, reference(models[0], dimensions, items) + lines))
-    selection.leave_out(*labels[_MOST_LINES:], *data[_MOST_PANELS:])
+    selection.leave_out(*labels[_MOST_LINES:], *[*by_data][_MOST_PANELS:])
     selection.leave_out(f"other numbers of items than {items}" if len(sizes) > 1 else "")
-    what, spread = ("point", "bar") if markers else ("line", "band")
-    caption = [f"{what}: mean over {_seeds(chosen)}; {spread}: {_SPREAD}", f"{items} items"]
-    return _draw(panels, Axis("dimensions d", base=2), y, caption)
+    x = Axis("dimensions d", base=2)
+    return draw_rows(panel_rows(y, panels, _COLUMNS), x, [f"{items} items"], shared=True)
 
 
-def _uniform(model: LookupRuns, dimensions: list[int], items: int) -> list[Line]:
-    flat = np.full((1, len(dimensions)), np.log(items))
-    return [Line("equal weights: log(items)", INK, ":", np.array(dimensions, float), flat)]
+def _uniform(model: LookupRuns, dimensions: NDArray[np.float64], items: int) -> list[Line]:
+    return [Line("equal weights: log(items)", INK, ":", dimensions, np.full_like(dimensions, np.log(items)))]
 
 
-def _theory(model: LookupRuns, dimensions: list[int], items: int) -> list[Line]:
-    d = np.array(dimensions, float)
+def _theory(model: LookupRuns, dimensions: NDArray[np.float64], items: int) -> list[Line]:
     of_keys, mean = model.config.std**2, model.config.mean
     of_queries = of_keys + model.config.noise**2
-    variance = d * of_queries * of_keys + (of_queries + of_keys) * d * mean**2
+    variance = dimensions * (of_queries * of_keys + (of_queries + of_keys) * mean**2)
     formula = "d σ⁴ + 2 σ² ‖μ‖²" if model.config.noise == 0 else "d σ_q² σ_k² + (σ_q² + σ_k²) ‖μ‖²"
     return [
-        Line(f"theory: {formula}", QUIET, "-", d, variance[np.newaxis]),
-        Line("theory, divided by d", QUIET, "--", d, (variance / d)[np.newaxis]),
+        Line(f"theory: {formula}", QUIET, "-", dimensions, variance),
+        Line("theory, divided by d", QUIET, "--", dimensions, variance / dimensions),
     ]
 
 
-def _draw(panels: Sequence[Panel], x: Axis, y: Axis, caption: Sequence[str]) -> Figure:
-    """Return the panels in rows of three, with the same axes."""
-    return draw_rows(panel_rows(y, panels, _COLUMNS), x, caption, shared=True)
-
-
-def _lines(
-    models: Sequence[LookupRuns],
-    measured: Sequence[Mapping[float, Mapping[int, float]]],
-    styles: Mapping[str, Style],
-    **options: bool,
-) -> list[Line]:
-    """Return the line of each model for its values by x and seed, if it has any."""
-    lines = []
-    for each, values in zip(models, measured, strict=True):
-        points = ((each.label, x, seed, value) for x, own in values.items() for seed, value in own.items())
-        lines += lines_of(points, styles, **options)
-    return lines
+def _measured(models: Sequence[LookupRuns], labels: Sequence[str], metric: str) -> pandas.DataFrame:
+    """Return a metric of the models with some labels, in their order, by dimensions, items and seed."""
+    rows = [
+        (each.label, d, items, seed, value)
+        for each in sorted((each for each in models if each.label in labels), key=lambda each: labels.index(each.label))
+        for d, items in each.runs
+        for seed, value in each.values(metric, d, items).items()
+    ]
+    return pandas.DataFrame(rows, columns=["label", "dimensions", "items", "seed", "value"])
 
 
 def _tables(selection: Selection) -> list[LookupRuns]:
@@ -216,15 +203,6 @@ def _tables(selection: Selection) -> list[LookupRuns]:
 
 
 def _labels(models: Sequence[LookupRuns]) -> list[str]:
-    return list(dict.fromkeys(each.label for each in models))
-
-
-def _first_labels(models: Sequence[LookupRuns]) -> tuple[list[str], list[str]]:
-    """Return the labels of `_MOST_LINES` models, those with softmax first, and the others."""
-    labels = _labels(sorted(models, key=lambda each: getattr(each.model, "weighting", "") != "softmax"))
-    return labels[:_MOST_LINES], labels[_MOST_LINES:]
-
-
-def _seeds(models: Sequence[LookupRuns]) -> str:
-    """Return ``10 seeds``."""
-    return seeds_label({len(by_seed) for each in models for by_seed in each.runs.values()})
+    """Return the labels of the models, those with softmax first."""
+    ordered = sorted(models, key=lambda each: getattr(each.model, "weighting", "") != "softmax")
+    return list(dict.fromkeys(each.label for each in ordered))

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from idwbench.errors import ConfigError
 from idwbench.figures import plane
 from idwbench.figures.runs import Model, Selection, first_run
-from idwbench.figures.style import INK, PAPER, QUIET, new_page, percent_label, seeds_label, write
+from idwbench.figures.style import INK, PAPER, QUIET, new_page, percent_label, write
 from idwbench.report.by_dataset import section_headers
 from idwbench.report.frame import Row
 from idwbench.report.labels import count_label
@@ -55,14 +55,14 @@ def moons_figure(selection: Selection) -> Figure:
         ConfigError: no complete run, or the data does not have two classes in two dimensions.
     """
     section = selection.first_section(selection.of_kind())
-    models, data = selection.models(section), plane.plane_data(selection.dataset(section.config.dataset))
+    models, dataset = selection.models(section), selection.dataset(section.config.dataset)
     configs = [model.row.model for model in models]
     places = [((config.method, config.parameters_label), config.prototypes) for config in configs]
     rows = {row: plane.RowLabel(row[0], row[1].replace(", ", "\n")) for row, _ in places}
     columns = {n: count_label(n, "prototype") for n in sorted({n for _, n in places})}
 
     def draw(axes: Axes, model: Model) -> None:
-        outside = plane.draw_plane(axes, plane.plane_picture(model.row.model, model.arrays, data), data)
+        outside = plane.draw_plane(axes, plane.plane_picture(model.row.model, model.arrays, dataset))
         plane.draw_note(axes, f"{count_label(outside, 'key')} outside" if outside else "")
         statistics = model.row.statistics
         train, test = (statistics.get(split, Statistic(0.0, None, 0, {})) for split in ("train", "test"))
@@ -70,19 +70,11 @@ def moons_figure(selection: Selection) -> Figure:
         weight = "bold" if test.best and len(rows) > 1 else "normal"
         axes.set_title(f"test {percent_label(test)}", loc="right", fontsize=9.5, color=INK, weight=weight, pad=3.5)
 
-    caption = _caption({model.row.n for model in models}, has_best=len(rows) > 1, is_tested=section.is_tested)
-    panels, captions = dict(zip(places, models, strict=True)), [caption, section.title]
-    return plane.draw_plane_grid(panels, rows, columns, draw, data, captions, widest=4.2, title=0.3)
-
-
-def _caption(counts: set[int], *, has_best: bool, is_tested: bool) -> str:
-    words = ["accuracies in %"]
-    if counts != {1}:
-        words = [f"accuracies in %, mean ± std over {seeds_label(counts)}", "pictures show the lowest seed"]
-    if has_best:
-        tested = ", or not distinguishable from it (Wilcoxon)" if is_tested else ""
-        words.append(f"bold: best test accuracy of a column{tested}")
-    return "; ".join(words)
+    tested = ", or not distinguishable from it (Wilcoxon)" if section.is_tested else ""
+    best = f"bold: best test accuracy of a column{tested}" if len(rows) > 1 else ""
+    captions = [plane.accuracies_caption({model.row.n for model in models}), best, section.title]
+    panels = dict(zip(places, models, strict=True))
+    return plane.draw_plane_grid(panels, rows, columns, draw, dataset, captions, widest=4.2, title=0.3)
 
 
 def power_epsilon_figure(selection: Selection) -> Figure:
@@ -95,14 +87,14 @@ def power_epsilon_figure(selection: Selection) -> Figure:
     """
     section = selection.first_section(selection.of_kind())
     label, grid = _collect_grid(selection, section)
-    data = plane.plane_data(selection.dataset(section.config.dataset))
+    dataset = selection.dataset(section.config.dataset)
 
     def draw(axes: Axes, row: Row) -> None:
         if not row.n:
             plane.draw_empty(axes, _diverged(row) or "no run")
             return
-        picture = plane.plane_picture(row.model, selection.arrays(first_run(row).run_key), data, points=100)
-        outside = plane.draw_plane(axes, picture, data, test=False, scale=0.4)
+        picture = plane.plane_picture(row.model, selection.arrays(first_run(row).run_key), dataset, points=100)
+        outside = plane.draw_plane(axes, picture, test=False, scale=0.4)
         if "test" in row.statistics:
             axes.set_title(percent_label(row.statistics["test"]), loc="left", fontsize=8.5, color=INK, pad=2.5)
         notes = filter(None, (_diverged(row), f"{outside} outside" if outside else ""))
@@ -110,11 +102,11 @@ def power_epsilon_figure(selection: Selection) -> Figure:
 
     rows = {power: plane.RowLabel(f"p = {power:g}") for power, _ in grid}
     columns = {epsilon: f"ε = {epsilon:g}" for epsilon in sorted({epsilon for _, epsilon in grid})}
-    counts = {row.statistics["test"].n for row in grid.values() if "test" in row.statistics} - {1}
-    over = f", mean ± std over {seeds_label(counts)}; pictures show the lowest seed" if counts else ""
-    captions = [f"above each panel: test accuracy in %{over}", f"{label} · {section.title}"]
-    legend = plane.legend_handles(data.dataset.class_names, test=False)
-    return plane.draw_plane_grid(grid, rows, columns, draw, data, captions, legend, widest=2.6, title=0.24)
+    counts = {row.statistics["test"].n for row in grid.values() if "test" in row.statistics}
+    caption = plane.accuracies_caption(counts, "above each panel: test accuracy in %")
+    captions = [caption, f"{label} · {section.title}"]
+    legend = plane.legend_handles(dataset.class_names, test=False)
+    return plane.draw_plane_grid(grid, rows, columns, draw, dataset, captions, legend, widest=2.6, title=0.24)
 
 
 def _collect_grid(selection: Selection, section: Section) -> tuple[str, dict[Place, Row]]:

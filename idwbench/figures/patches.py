@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,15 +15,17 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from idwbench.attention.scores import get_method
+from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError, ResultsError
 from idwbench.figures import lines, plane
-from idwbench.figures.lines import DASHES, Axis, Line, Panel, PanelRow, Style
+from idwbench.figures.lines import DASHES, Axis, Line, Panel, PanelRow
 from idwbench.figures.runs import Selection
-from idwbench.figures.style import INK, PAPER, QUIET, class_colour, draw_legend, new_page, percent_label, seeds_label
-from idwbench.report.labels import count_label
+from idwbench.figures.style import INK, PAPER, QUIET, class_colour, draw_legend, new_page, percent_label, write
+from idwbench.report.labels import count_label, plain_value
 from idwbench.report.statistics import Statistic, statistic
 from idwbench.report.summaries import summarise
 from idwbench.results.records import StoredRun
+from idwbench.runs.kinds.models import ModelConfig
 
 __all__ = ["PatchPanel", "collect_patches", "draw_patch", "draw_patches", "patch_influence_figure", "patches_figure"]
 
@@ -73,49 +74,57 @@ def patches_figure(selection: Selection) -> Figure:
     return draw_patches(*collect_patches(selection))
 
 
-def collect_patches(selection: Selection) -> tuple[list[PatchPanel], plane.PlaneData, str]:
+def collect_patches(selection: Selection) -> tuple[list[PatchPanel], Dataset, str]:
     """Return the panels of the figure, their data, and the model with data set and protocol.
 
     Raises:
         ConfigError: no complete patch study, or its data does not have two classes in two dimensions.
     """
-    studies, source = _first_setting(selection)
-    data = plane.plane_data(selection.dataset(studies[0].config.dataset))
+    hint = "run the sweep paper_patches_two_moons"
+    studies = _alike_studies(
+        selection, {"cases": "special"}, lambda model: (model.method, model.parameters_label), hint
+    )
+    first = studies[0].config.model
+    source = " · ".join(filter(None, (first.method, first.parameters_label, summarise(studies[:1])[0].title)))
+    dataset = selection.dataset(studies[0].config.dataset)
     by_prototypes: dict[int, list[Study]] = defaultdict(list)
     for run in studies:
         by_prototypes[run.config.model.prototypes].append((run, selection.store.load_arrays(run.run_key)))
     n_cases = len(next(iter(by_prototypes.values()))[0][1]["labels"])
     counts = sorted(by_prototypes)
-    panels = [_panel(selection, by_prototypes[n], case, data) for case in range(n_cases) for n in counts]
-    return panels, data, source
+    panels = [_panel(selection, by_prototypes[n], case, dataset) for case in range(n_cases) for n in counts]
+    return panels, dataset, source
 
 
-def _first_setting(selection: Selection) -> tuple[list[StoredRun], str]:
-    """Return the complete studies of the first data set, protocol and parameters, by seed."""
+def _alike_studies(
+    selection: Selection, chosen: Mapping[str, object], settings: Callable[[ModelConfig], object], hint: str
+) -> list[StoredRun]:
+    """Return by seed the most complete studies with the same data set and protocol, and with equal `settings`.
+
+    Raises:
+        ConfigError: there is no complete study whose model has the `chosen` attributes.
+    """
     complete = [run for run in selection.runs if run.config.model.kind == _KIND and run.state == "complete"]
-    groups: dict[tuple[str, ...], list[StoredRun]] = defaultdict(list)
+    groups: dict[tuple[object, ...], list[StoredRun]] = defaultdict(list)
     for run in complete:
         config, model = run.config, run.config.model
-        if getattr(model, "cases", "") == "special":
-            data = (config.dataset.identity("path"), config.protocol.identity())
-            groups[model.method, model.parameters_label, *data].append(run)
+        if all(getattr(model, name, None) == value for name, value in chosen.items()):
+            groups[config.dataset.identity("path"), config.protocol.identity(), settings(model)].append(run)
     if not groups:
-        problem = f"no complete run of kind '{_KIND}' with cases 'special'"
-        raise ConfigError(problem, hint="run the sweep paper_patches_two_moons")
-    (method, setting, *_), chosen = next(iter(groups.items()))
-    chosen.sort(key=lambda run: run.config.seed)
-    source = " · ".join(filter(None, (method, setting, summarise(chosen[:1])[0].title)))
-    if others := len(complete) - len(chosen):
-        selection.leave_out(f"{others} other patch studies (drawn: {source})")
-    return chosen, source
+        words = " and ".join(f"{name}: {plain_value(value)}" for name, value in chosen.items())
+        raise ConfigError(f"no complete run of kind '{_KIND}' with {words}", hint=hint)
+    largest = max(groups.values(), key=len)
+    others = len(complete) - len(largest)
+    selection.leave_out(f"{others} other patch stud{'ies' if others > 1 else 'y'}" if others else "")
+    return sorted(largest, key=lambda run: run.config.seed)
 
 
-def _panel(selection: Selection, studies: Sequence[Study], case: int, data: plane.PlaneData) -> PatchPanel:
+def _panel(selection: Selection, studies: Sequence[Study], case: int, dataset: Dataset) -> PatchPanel:
     patched = [(run, arrays) for run, arrays in studies if np.isfinite(arrays["eta"][_EXACT, case])]
     chosen = patched or studies
     run, arrays = chosen[0]
-    x, y = data.dataset.scaling.invert(np.asarray(arrays["inputs"][case], np.float32))
-    before, after = _pictures(selection, run, arrays, case, data)
+    x, y = dataset.scaling.invert(np.asarray(arrays["inputs"][case], np.float32))
+    before, after = _pictures(selection, run, arrays, case, dataset)
     return PatchPanel(
         point=(round(float(x), 6), round(float(y), 6)),
         label=int(arrays["labels"][case]),
@@ -137,47 +146,47 @@ def _accuracies(studies: Sequence[Study], split: str, case: int) -> tuple[Statis
 
 
 def _pictures(
-    selection: Selection, run: StoredRun, study: Arrays, case: int, data: plane.PlaneData
+    selection: Selection, run: StoredRun, study: Arrays, case: int, dataset: Dataset
 ) -> tuple[plane.PlanePicture | None, plane.PlanePicture | None]:
     assert run.config.required is not None
     try:
         arrays = selection.arrays(run.config.required.run_key)
     except ResultsError:
         return None, None
-    before, keys, values = plane.plane_picture(run.config.model, arrays, data), arrays["keys"], arrays["values"]
+    before, keys, values = plane.plane_picture(run.config.model, arrays, dataset), arrays["keys"], arrays["values"]
     if not np.isfinite(eta := study["eta"][_EXACT, case]):
         return before, None
     keys = np.concatenate([keys, np.asarray(study["inputs"][case : case + 1], np.float32)])
     value = np.float32(eta) * np.eye(values.shape[1], dtype=np.float32)[[int(study["labels"][case])]]
-    after = plane.plane_picture(run.config.model, {"keys": keys, "values": np.concatenate([values, value])}, data)
+    after = plane.plane_picture(run.config.model, {"keys": keys, "values": np.concatenate([values, value])}, dataset)
     return before, replace(before, probability=after.probability)
 
 
-def draw_patches(panels: Sequence[PatchPanel], data: plane.PlaneData, source: str = "") -> Figure:
+def draw_patches(panels: Sequence[PatchPanel], dataset: Dataset, source: str = "") -> Figure:
     """Return the grid of panels: a row for each point and label, a column for each number of prototypes."""
     places = {((*panel.point, panel.label), panel.prototypes): panel for panel in panels}
-    names, rows = data.dataset.class_names, {}
+    names, rows = dataset.class_names, {}
     for x, y, label in dict.fromkeys(case for case, _ in places):
         words = f"→ class{' ' if len(names[label]) < 7 else chr(10)}{names[label]}"
         rows[x, y, label] = plane.RowLabel(f"({x:g}, {y:g})".replace("-", "−"), words, class_colour(label))
     columns = {count: count_label(count, "prototype") for count in sorted({count for _, count in places})}
-    captions, legend = [_caption({panel.n for panel in panels}), source], _legend_handles(names)
-    draw = partial(_draw_panel, data)
-    return plane.draw_plane_grid(places, rows, columns, draw, data, captions, legend, widest=3.6, title=0.44)
+    counts, what = {panel.n for panel in panels}, "accuracies in % before → after the patch"
+    captions = [plane.accuracies_caption(counts, what, "the seeds that needed it, of "), source]
+    legend = _legend_handles(names)
+    return plane.draw_plane_grid(places, rows, columns, _draw_panel, dataset, captions, legend, widest=3.6, title=0.44)
 
 
-def _draw_panel(data: plane.PlaneData, axes: Axes, panel: PatchPanel) -> None:
+def _draw_panel(axes: Axes, panel: PatchPanel) -> None:
     if panel.before is None:
         plane.draw_empty(axes, "the trained model is not stored")
     else:
-        plane.draw_plane(axes, panel.after or panel.before, data, scale=0.7)
+        plane.draw_plane(axes, panel.after or panel.before, scale=0.7)
         if panel.after is not None:
-            plane.draw_boundary(axes, panel.before.probability, data.extent, "dashed")
+            plane.draw_boundary(axes, panel.before, "dashed")
         draw_patch(axes, panel)
     for line, (name, pair, colour) in enumerate((("test", panel.test, INK), ("train", panel.train, QUIET))):
         text = f"{name} {' → '.join(map(percent_label, pair if panel.n_patched else pair[:1]))}"
-        place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
-        axes.annotate(text, (0, 1), (0, 3 + 11 * line), fontsize=8.5, color=colour, **place)
+        write(axes, text, (0, 1), (0, 3 + 11 * line), fontsize=8.5, color=colour)
     if panel.n_patched < panel.n:
         plane.draw_note(axes, f"patched in {panel.n_patched} of {panel.n}" if panel.n_patched else "no patch needed")
 
@@ -197,14 +206,6 @@ def _legend_handles(class_names: Sequence[str]) -> list[Line2D]:
     return [*points, key, star, boundary, before]
 
 
-def _caption(seeds: set[int]) -> str:
-    words = "accuracies in % before → after the patch"
-    if seeds != {1}:
-        words += f", mean ± std over the seeds that needed it, of {seeds_label(seeds)}; "
-        words += "the pictures show the lowest of these seeds"
-    return words
-
-
 def patch_influence_figure(selection: Selection) -> Figure:
     """The change of class probabilities against the distance from a patch, and calibration after many patches.
 
@@ -213,7 +214,11 @@ def patch_influence_figure(selection: Selection) -> Figure:
     Raises:
         ConfigError: no complete patch study.
     """
-    studies = _related_studies(selection)
+    related: dict[Setting, list[StoredRun]] = defaultdict(list)
+    hint = "run the sweep paper_patches_two_moons or paper_patches_mnist"
+    for run in _alike_studies(selection, {"compare": False}, _but_setting, hint):
+        related[run.config.model.prototypes, float(run.config.model.parameters["epsilon"])].append(run)
+    studies = dict(sorted(related.items()))
     default, shown, varied = _chosen_settings(studies)
     omitted = ", ".join(f"{count_label(n, 'prototype')} with ε={ε:g}" for n, ε in studies if (n, ε) not in shown)
     selection.leave_out(f"patch studies of {omitted}" if omitted else "")
@@ -226,31 +231,20 @@ def patch_influence_figure(selection: Selection) -> Figure:
     settings = [_influence(arrays[one], _EXACT, labels[one], *styles[one]) for one in shown]
     by_size = {label: (class_colour(size), DASHES[size]) for size, label in enumerate(_SIZES)}
     sizes = [_influence(arrays[default], size, label, *by_size[label]) for size, label in enumerate(_SIZES)]
-    calibration = _calibration(arrays[default], by_size)
+    points = (
+        (label, float(n), seed, float(error))
+        for seed, study in enumerate(arrays[default])
+        for label, errors in zip(by_size, study["calibration_error"], strict=True)
+        for n, error in zip(study["calibration_patches"], errors, strict=True)
+    )
     first = studies[default][0]
     source = f"{first.config.model.label} · {summarise([first])[0].title}"
-    caption = [*_influence_captions([*settings, *sizes], calibration[0]), *_notes(arrays[default]), source]
-    return _draw_influence(settings, sizes, calibration, varied, caption)
+    return _draw_influence(settings, sizes, lines.lines_of(points, by_size), varied, [*_notes(arrays[default]), source])
 
 
-def _related_studies(selection: Selection) -> Related:
-    """Return the complete studies by setting, of which all else is equal and most are stored."""
-    complete = [run for run in selection.runs if run.config.model.kind == _KIND and run.state == "complete"]
-    studies = [run for run in complete if not getattr(run.config.model, "compare", False)]
-    if not studies:
-        hint = "run the sweep paper_patches_two_moons or paper_patches_mnist"
-        raise ConfigError(f"no complete run of kind '{_KIND}'", hint=hint)
-    groups: dict[tuple[str, ...], dict[Setting, list[StoredRun]]] = defaultdict(lambda: defaultdict(list))
-    for run in studies:
-        config, model = run.config, run.config.model
-        others = model.model_dump_json(exclude={"prototypes": True, "parameters": {"epsilon"}})
-        setting = (model.prototypes, float(model.parameters["epsilon"]))
-        groups[config.dataset.identity("path"), config.protocol.identity(), others][setting].append(run)
-    counts = {key: sum(map(len, group.values())) for key, group in groups.items()}
-    largest = max(counts, key=lambda key: counts[key])
-    if n_others := len(complete) - counts[largest]:
-        selection.leave_out(f"{n_others} other patch studies")
-    return dict(sorted(groups[largest].items()))
+def _but_setting(model: ModelConfig) -> str:
+    """Return all settings of a study but those that vary among related ones."""
+    return model.model_dump_json(exclude={"prototypes": True, "parameters": {"epsilon"}})
 
 
 def _chosen_settings(studies: Related) -> tuple[Setting, list[Setting], str]:
@@ -281,17 +275,6 @@ def _influence(studies: Sequence[Arrays], size: int, label: str, colour: str, da
     return Line(label, colour, dash, np.sqrt(lower * edges[1:]), values, quartiles=True)
 
 
-def _calibration(studies: Sequence[Arrays], styles: Mapping[str, Style]) -> list[Line]:
-    """Return the calibration error against the number of patches, for each size."""
-    points = (
-        (label, float(n), seed, float(error))
-        for seed, arrays in enumerate(studies)
-        for label, errors in zip(styles, arrays["calibration_error"], strict=True)
-        for n, error in zip(arrays["calibration_patches"], errors, strict=True)
-    )
-    return lines.lines_of(points, styles)
-
-
 def _notes(studies: Sequence[Arrays]) -> list[str]:
     """Return sentences with the predictions that patches change, and the patches that hold."""
     split = "holdout" if "changed_holdout" in studies[0] else "test"
@@ -314,30 +297,24 @@ def _by_size(numbers: NDArray[Any]) -> str:
 
 
 def _draw_influence(
-    settings: list[Line], sizes: list[Line], calibration: list[Line], varied: str, caption: Sequence[str]
+    settings: list[Line], sizes: list[Line], calibration: list[Line], varied: str, notes: Sequence[str]
 ) -> Figure:
-    """Return three panels; the first two share their axes and show medians over seeds with quartiles."""
-    rows = max(-(-len(settings) // 2), 1)
-    figure, body = new_page(10.0, 3.5 + 0.2 * rows, caption)
-    left, right = body.subfigures(1, 2, squeeze=False, width_ratios=(2, 1.15))[0]
+    """Return three panels, of which the first two share their axes."""
+    influence = Axis("largest change of a class probability", limits=(0, None))
     one = Panel(f"exact η, by {varied}" if len(settings) > 1 else "exact η", settings)
-    distance = Axis("distance from the patch (scaled units)", base=10)
-    y = Axis("largest change of a class probability", limits=(0, None))
-    lines.draw_block(left, [PanelRow("", y, [one, Panel("by size of η", sizes)])], distance, 2)
-    patches = Axis("number of patches", base=10, ticks=calibration[0].x.tolist())
-    y = Axis("expected calibration error", limits=(0, None))
-    lines.draw_block(right, [PanelRow("", y, [Panel("calibration, by size of η", calibration)])], patches, 1)
+    by_distance = [PanelRow("", influence, [one, Panel("by size of η", sizes)])]
+    error = Axis("expected calibration error", limits=(0, None))
+    by_number = [PanelRow("", error, [Panel("calibration, by size of η", calibration)])]
+    caption = (
+        f"left and middle: largest over all patches and the points at a distance; {lines.spread_caption(by_distance)}",
+        f"right: patches of wrong inputs, one after the other; {lines.spread_caption(by_number)}",
+        *notes,
+    )
+    legend_rows = max(-(-len(settings) // 2), 1)
+    figure, body = new_page(10.0, 3.5 + 0.2 * legend_rows, caption)
+    left, right = body.subfigures(1, 2, squeeze=False, width_ratios=(2, 1.15))[0]
+    lines.draw_block(left, by_distance, Axis("distance from the patch (scaled units)", base=10), 2)
+    lines.draw_block(right, by_number, Axis("number of patches", base=10, ticks=calibration[0].x.tolist()), 1)
     draw_legend(left, lines.legend_handles(settings), 2)
-    draw_legend(right, lines.legend_handles(sizes), -(-len(sizes) // rows))
+    draw_legend(right, lines.legend_handles(sizes), -(-len(sizes) // legend_rows))
     return figure
-
-
-def _influence_captions(influences: Sequence[Line], calibration: Line) -> list[str]:
-    seeds = {len(line.values) for line in influences}
-    spread = "one seed: no spread" if seeds == {1} else f"median over {seeds_label(seeds)}, with quartiles"
-    points = "largest over all patches and the points at a distance"
-    x, _, _, _, counts = lines.line_spread(calibration)
-    by_count = {int(n): [f"{patches:g}" for patches in x[counts == n]] for n in sorted(set(counts), reverse=True)}
-    parts = [f"{seeds_label({n})} ({', '.join(patches)} patches)" for n, patches in by_count.items()]
-    mean = "one seed" if set(by_count) == {1} else f"mean ± std over {', '.join(parts)}"
-    return [f"left and middle: {points}; {spread}", f"right: patches of wrong inputs, one after the other; {mean}"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
-from idwbench.figures.style import INK, PAPER, QUIET, class_colour, draw_frame, fade, new_page, write
+from idwbench.figures.style import INK, PAPER, QUIET, class_colour, draw_frame, fade, new_page, seeds_label, write
 from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 
 __all__ = [
     "Extent",
-    "PlaneData",
     "PlanePicture",
     "RowLabel",
+    "accuracies_caption",
     "draw_boundary",
     "draw_empty",
     "draw_note",
@@ -32,7 +32,7 @@ __all__ = [
     "draw_plane_grid",
     "legend_handles",
     "legend_mark",
-    "plane_data",
+    "plane_extent",
     "plane_picture",
 ]
 
@@ -59,14 +59,6 @@ class RowLabel:
 
 
 @dataclass(frozen=True)
-class PlaneData:
-    """A data set with two features and two classes, and the extent of pictures of it, in its own units."""
-
-    dataset: Dataset
-    extent: Extent
-
-
-@dataclass(frozen=True)
 class PlanePicture:
     """The keys (prototypes, 2) of a model in the data's own units, their values (prototypes, 2), and its predictions.
 
@@ -74,13 +66,14 @@ class PlanePicture:
         probability: P(class 1) at the middles of the cells of a grid over the extent, first row lowest.
     """
 
+    dataset: Dataset
     keys: Floats
     values: Floats
     probability: Floats
 
 
-def plane_data(dataset: Dataset) -> PlaneData:
-    """Return what figures in the plane draw of a data set.
+def plane_extent(dataset: Dataset) -> Extent:
+    """Return the extent of pictures of a data set, in its own units.
 
     Raises:
         ConfigError: the data does not have two classes in two dimensions.
@@ -90,11 +83,11 @@ def plane_data(dataset: Dataset) -> PlaneData:
         raise ConfigError(f"the figure needs 2 features and 2 classes, {dataset.config.name} has {sizes}")
     inputs = dataset.scaling.invert(np.concatenate([dataset.train.inputs, dataset.test.inputs]))
     low, high = inputs.min(0) - _MARGIN, inputs.max(0) + _MARGIN
-    return PlaneData(dataset, (float(low[0]), float(high[0]), float(low[1]), float(high[1])))
+    return float(low[0]), float(high[0]), float(low[1]), float(high[1])
 
 
 def plane_picture(
-    model: ModelConfig, arrays: Mapping[str, NDArray[np.float32]], data: PlaneData, points: int = GRID
+    model: ModelConfig, arrays: Mapping[str, NDArray[np.float32]], dataset: Dataset, points: int = GRID
 ) -> PlanePicture:
     """Return the picture of a model with the arrays of its run, in scaled units; the grid is (points, points)."""
     import torch
@@ -102,12 +95,12 @@ def plane_picture(
     from idwbench.models.modules import PrototypeNetwork
 
     assert isinstance(model, PrototypesConfig)
-
-    grid = np.stack([axis.ravel() for axis in np.meshgrid(*_cell_centres(data.extent, (points, points)))], axis=1)
+    centres = _cell_centres(plane_extent(dataset), (points, points))
+    grid = np.stack([axis.ravel() for axis in np.meshgrid(*centres)], axis=1)
     network = PrototypeNetwork.of(model.method_record, model.parameters, arrays)
-    logits = torch.from_numpy(network.outputs(data.dataset.scaling.apply(grid)))
+    logits = torch.from_numpy(network.outputs(dataset.scaling.apply(grid)))
     probability = np.asarray(logits.softmax(-1)[:, 1].reshape(points, points).numpy())
-    return PlanePicture(data.dataset.scaling.invert(arrays["keys"]), arrays["values"], probability)
+    return PlanePicture(dataset, dataset.scaling.invert(arrays["keys"]), arrays["values"], probability)
 
 
 def draw_plane_grid(
@@ -115,7 +108,7 @@ def draw_plane_grid(
     rows: Mapping[Any, RowLabel],
     columns: Mapping[Any, str],
     draw: Callable[[Axes, Panel], None],
-    data: PlaneData,
+    dataset: Dataset,
     caption: Sequence[str],
     legend: Sequence[Line2D] = (),
     *,
@@ -131,7 +124,7 @@ def draw_plane_grid(
         rows: Labels of the rows.
         columns: Labels of the columns.
         draw: A function that draws one.
-        data: What all panels are about.
+        dataset: The data that all panels are about.
         caption: Sentences below the panels.
         legend: Marks of the legend, by default `legend_handles`.
         widest: The largest width of a panel, in inches.
@@ -139,12 +132,12 @@ def draw_plane_grid(
     """
     below = [line for row in rows.values() for line in row.below.split("\n")]
     margin = 0.3 + max(0.1 * max(len(row.text) for row in rows.values()), 0.072 * max(map(len, below)))
-    left, right, bottom, top = data.extent
+    left, right, bottom, top = plane_extent(dataset)
     ratio = (top - bottom) / (right - left)
     tallest = (_TALLEST - 0.3) / len(rows) - title
     panel = min((_WIDTH - margin - _RIGHT) / len(columns), tallest / ratio, widest)
     height = len(rows) * (panel * ratio + title) + 0.3
-    handles = legend or legend_handles(data.dataset.class_names)
+    handles = legend or legend_handles(dataset.class_names)
     figure, body = new_page(margin + _RIGHT + len(columns) * panel, height, caption, handles)
     engine = figure.get_layout_engine()
     assert isinstance(engine, ConstrainedLayoutEngine)
@@ -169,7 +162,7 @@ def _label_row(axes: Axes, label: RowLabel) -> None:
         write(axes, label.below, (0, 0.5), (-9, -2), fontsize=8.5, color=label.colour, **style)
 
 
-def draw_plane(axes: Axes, picture: PlanePicture, data: PlaneData, *, test: bool = True, scale: float = 1.0) -> int:
+def draw_plane(axes: Axes, picture: PlanePicture, *, test: bool = True, scale: float = 1.0) -> int:
     """Draw predictions, points and keys, and return the number of keys outside the extent.
 
     Training points are dots and test points crosses; keys are diamonds in the colour of the class of their value.
@@ -177,33 +170,34 @@ def draw_plane(axes: Axes, picture: PlanePicture, data: PlaneData, *, test: bool
     Args:
         axes: The panel.
         picture: A model.
-        data: Its points.
         test: Whether test points are drawn.
         scale: Of the areas of points and keys.
     """
-    probability = np.asarray(picture.probability, np.float64)
+    dataset, extent = picture.dataset, plane_extent(picture.dataset)
     style: dict[str, Any] = {"cmap": _REGIONS, "origin": "lower", "interpolation": "bilinear", "aspect": "auto"}
-    axes.imshow(probability, vmin=0, vmax=1, extent=data.extent, zorder=0, **style)
-    draw_boundary(axes, probability, data.extent)
-    axes.set(xlim=data.extent[:2], ylim=data.extent[2:])
+    axes.imshow(np.asarray(picture.probability, np.float64), vmin=0, vmax=1, extent=extent, zorder=0, **style)
+    draw_boundary(axes, picture)
+    axes.set(xlim=extent[:2], ylim=extent[2:])
     dots: dict[str, Any] = {"s": 7 * scale, "alpha": 0.55, "linewidths": 0, "zorder": 2}
     crosses: dict[str, Any] = {"s": 20 * scale, "marker": "x", "linewidths": 1.1, "zorder": 3}
-    splits = [(data.dataset.train, dots), *([(data.dataset.test, crosses)] if test else [])]
+    splits = [(dataset.train, dots), *([(dataset.test, crosses)] if test else [])]
     for label in (0, 1):
         for split, marks in splits:
-            here = data.dataset.scaling.invert(split.inputs[split.labels == label])
+            here = dataset.scaling.invert(split.inputs[split.labels == label])
             axes.scatter(here[:, 0], here[:, 1], color=class_colour(label), **marks)
     draw_frame(axes)
-    return _draw_keys(axes, picture, data.extent, 62 * scale)
+    return _draw_keys(axes, picture, extent, 62 * scale)
 
 
-def draw_boundary(axes: Axes, probability: Floats, extent: Extent, style: str = "solid") -> None:
+def draw_boundary(axes: Axes, picture: PlanePicture, style: str = "solid") -> None:
     """Draw the line P(class 1) = ½, if there is one."""
+    probability = picture.probability
     if probability.min() < 0.5 < probability.max():
         # Above the background and below the points.
         lines: dict[str, Any] = {"colors": [QUIET], "linewidths": 0.9, "linestyles": [style], "zorder": 1}
         rows, columns = probability.shape
-        axes.contour(*_cell_centres(extent, (columns, rows)), probability, levels=[0.5], **lines)
+        centres = _cell_centres(plane_extent(picture.dataset), (columns, rows))
+        axes.contour(*centres, probability, levels=[0.5], **lines)
 
 
 def _draw_keys(axes: Axes, picture: PlanePicture, extent: Extent, largest: float) -> int:
@@ -215,6 +209,12 @@ def _draw_keys(axes: Axes, picture: PlanePicture, extent: Extent, largest: float
     width = 0.6 if size < 16 else 0.9
     axes.scatter(x[inside], y[inside], s=size, marker="D", c=colours, edgecolors=INK, linewidths=width, zorder=5)
     return int(np.count_nonzero(~inside))
+
+
+def accuracies_caption(counts: Collection[int], what: str = "accuracies in %", which: str = "") -> str:
+    """Return what the numbers of panels are, with the numbers of seeds that they and the pictures are of."""
+    over = f", mean ± std over {which}{seeds_label(counts)}; pictures show the lowest of these seeds"
+    return what + (over if max(counts, default=1) > 1 else "")
 
 
 def draw_note(axes: Axes, text: str, *, size: float = 7.5) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence, Sized
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,17 +21,17 @@ from idwbench.report.leaderboard import best_by_validation
 from idwbench.report.summaries import Section, summarise
 from idwbench.results.records import StoredRun
 from idwbench.runs.dataset_base import DatasetConfig
-from idwbench.runs.kinds.models import ModelConfig
 
 if TYPE_CHECKING:
     from idwbench.results.store import Results
 
-__all__ = ["Keys", "Model", "Selection", "best_rows", "differing_labels", "first_run", "measured_label", "row_label"]
+__all__ = ["Keys", "Model", "Selection", "best_rows", "first_run", "measured_label", "row_labels"]
 
 _FEW = 3
 _BASELINES = ("baseline", "scikit_learn")
 
 Keys = NDArray[np.float32]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -92,9 +92,11 @@ class Selection:
         """Add a line for each text that is not empty."""
         self.left_out.extend(f"not drawn: {one}" for one in words if one)
 
-    def leave_out_more(self, others: Sized, word: str) -> None:
-        """Add a line with the number of `others`, if there are any."""
-        self.leave_out(count_label(len(others), word) if others else "")
+    def first(self, found: Sequence[T], most: int, word: str) -> list[T]:
+        """Return the first of some things; a line has the number of the others, if there are any."""
+        others = len(found[most:])
+        self.leave_out(count_label(others, word) if others else "")
+        return list(found[:most])
 
     def of_kind(self, kind: str = "prototypes") -> list[StoredRun]:
         """Return the runs of a kind of model in any state.
@@ -179,23 +181,16 @@ def best_rows(chosen_from: list[Row], metric: str, axes: Sequence[str]) -> list[
     return [*first.values()]
 
 
-def row_label(row: Row) -> str:
-    """Return ``idw softmax, p=2, ε=0.001``: the method, and its settings that differ from their default."""
-    fields = type(row.model).model_fields
-    usual = {f"{name} {field.default}" for name, field in fields.items()} | {"statistics"}
-    words = [word for word in row.model.parameters_label.split(", ") if word not in usual]
-    return f"{row.model.method} {', '.join(words)}".strip()
-
-
-def differing_labels(models: Sequence[ModelConfig]) -> list[str]:
-    """Return the method of each model with the parts of the label of its parameters that differ among the models."""
-    words = [model.parameters_label.split(", ") for model in models]
-    values: dict[str, set[str]] = defaultdict(set)
-    for part in {part for own in words for part in own}:
-        values[part.partition("=")[0] if "=" in part else part.partition(" ")[0]].add(part)
-    differing = {part for parts in values.values() if len(parts) > 1 for part in parts}
-    shown = [", ".join(part for part in own if part in differing) for own in words]
-    return [f"{model.method} {label}".strip() for model, label in zip(models, shown, strict=True)]
+def row_labels(chosen: Sequence[Row]) -> list[str]:
+    """Return the method of each row with the parts of the label of its parameters that not all of that method have."""
+    words = [row.model.parameters_label.split(", ") for row in chosen]
+    methods = [row.model.method for row in chosen]
+    shared = {
+        method: set.intersection(*(set(own) for other, own in zip(methods, words, strict=True) if other == method))
+        for method in methods
+    }
+    shown = [[word for word in own if word not in shared[name]] for name, own in zip(methods, words, strict=True)]
+    return [f"{method} {', '.join(own)}".strip() for method, own in zip(methods, shown, strict=True)]
 
 
 def measured_label(row: Row, run: StoredRun, metric: str) -> str:

@@ -21,9 +21,10 @@ from idwbench.results.records import StoredRun
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
 
 if TYPE_CHECKING:
+    from idwbench.data.dataset import Dataset
     from idwbench.explanations.explanation import Explanation
     from idwbench.figures.patches import PatchPanel
-    from idwbench.figures.plane import PlaneData, PlanePicture
+    from idwbench.figures.plane import PlanePicture
     from idwbench.results.store import Results
 
 __all__ = ["attention_part", "patches_part"]
@@ -58,7 +59,7 @@ def _in_plane(
     from idwbench.figures.runs import Selection
 
     selection = Selection(results, studies, data_dir)
-    panels, data, source = collect_patches(selection)
+    panels, dataset, source = collect_patches(selection)
     shown = [panel for panel in panels if panel.n_patched and panel.before is not None]
     shown.sort(key=lambda panel: panel.prototypes)
     others = len(panels) - len(shown[:_MOST])
@@ -67,16 +68,16 @@ def _in_plane(
         *selection.left_out,
         f"not drawn: {count_label(others, 'case')}, most of which need no patch" if others else "",
     ]
-    return [_plane_case(panel, data) for panel in shown[:_MOST]], notes
+    return [_plane_case(panel, dataset) for panel in shown[:_MOST]], notes
 
 
-def _plane_case(panel: PatchPanel, data: PlaneData) -> Case:
+def _plane_case(panel: PatchPanel, dataset: Dataset) -> Case:
     states = [
-        Picture(_plane_svg(panel, shown, data), label, f"test accuracy {percent_label(accuracy)} %")
+        Picture(_plane_svg(panel, shown), label, f"test accuracy {percent_label(accuracy)} %")
         for label, shown, accuracy in zip(("before", "after"), (panel.before, panel.after), panel.test, strict=True)
         if shown is not None
     ]
-    name = data.dataset.class_names[panel.label]
+    name = dataset.class_names[panel.label]
     point = f"({panel.point[0]:g}, {panel.point[1]:g})".replace("-", "−")
     title = f"{count_label(panel.prototypes, 'prototype')}: {point} → class {name}"
     if panel.n_patched < panel.n:
@@ -84,15 +85,15 @@ def _plane_case(panel: PatchPanel, data: PlaneData) -> Case:
     return Case(title, tuple(states))
 
 
-def _plane_svg(panel: PatchPanel, shown: PlanePicture, data: PlaneData) -> str:
+def _plane_svg(panel: PatchPanel, shown: PlanePicture) -> str:
     """Return what the figure of patches draws of a state: regions, training points, keys and the patched point."""
     from idwbench.figures.patches import draw_patch
-    from idwbench.figures.plane import draw_plane
+    from idwbench.figures.plane import draw_plane, plane_extent
 
-    left, right, bottom, top = data.extent
+    left, right, bottom, top = plane_extent(shown.dataset)
     figure = Figure(figsize=(_WIDTH, _WIDTH * (top - bottom) / (right - left)), layout="constrained")
     axes = figure.subplots()
-    draw_plane(axes, shown, data, test=False, scale=0.7)
+    draw_plane(axes, shown, test=False, scale=0.7)
     draw_patch(axes, panel)
     return svg_picture(figure)
 

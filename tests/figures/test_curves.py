@@ -192,7 +192,7 @@ def test_the_prototypes_needed_are_means_over_the_seeds_of_the_data_chosen_by_va
     text = " ".join(words(figure))
     assert "all data: gaussian kernel, h=1" in text
     assert "idw: 8" in text and "neg_dist: none of these" in text
-    assert "over 3 seeds of the data" in text
+    assert "over 3 seeds" in text and "seeds are those of the data" in text
     assert_no_words_overlap(figure)
     first = draw("prototypes_needed", needed(validated=False)).figure
     np.testing.assert_allclose(bars(first)["idw"][1], [51, 81, 96])

@@ -10,8 +10,6 @@ from stored_runs import run_result, stored_run
 
 from idwbench import Results, run_config
 from idwbench.errors import ConfigError
-from idwbench.figures.repairs import collect_planes
-from idwbench.figures.runs import Selection
 from idwbench.report.render import render
 from idwbench.report.selection import report_tables, select_runs
 from idwbench.runs.metrics import PATCH_MEASURES, PATCH_WAYS
@@ -39,32 +37,25 @@ def arrays_of(seed, counts=(1, 5, 20)):
     return {"counts": np.array(counts), "together": together}
 
 
-def test_a_plane_has_the_others_made_right_and_wrong_over_seeds_for_each_way_but_the_unpatched():
-    runs = [compared(seed) for seed in range(3)] + [compared(0, "digits", prototypes=5)]
-    runs += [stored_run(dataset="mnist")]
-    selection = Selection(None, runs)  # type: ignore[arg-type]
-    (title, points), (other, _) = collect_planes(selection)
-    assert (title, other) == ("mnist\nidw, p=2, 20 prototypes", "digits\nidw, p=2, 5 prototypes")
-    assert [point.way for point in points] == ["local", "fine_tuning"]
-    assert (points[0].benefit.mean, points[0].harm.mean, points[0].harm.std) == (4, 1, 1)
-    (_, together), _ = collect_planes(selection, "_together")
-    assert (together[0].benefit.mean, together[0].harm.mean) == (40, 10)
-    assert selection.left_out[0] == "not drawn: 1 run that compares nothing"
-
-
 @pytest.mark.parametrize("name", ["repairs", "repairs_together"])
-def test_points_have_bars_that_end_at_0_and_words_do_not_overlap(name):
-    figure = draw(name, [compared(seed) for seed in range(3)] + [compared(0, "digits"), compared(1, "digits")]).figure
+def test_a_plane_has_the_others_made_right_and_wrong_over_seeds_for_each_way_but_the_unpatched(name):
+    runs = [compared(seed) for seed in range(3)] + [compared(seed, "digits", prototypes=5) for seed in range(2)]
+    figure, left_out = draw(name, [*runs, stored_run(dataset="mnist")])
     one, two = figure.axes
-    local = next(each for each in one.containers if isinstance(each, ErrorbarContainer))
+    assert [axes.get_title() for axes in (one, two)] == [
+        "mnist\nidw, p=2, 20 prototypes",
+        "digits\nidw, p=2, 5 prototypes",
+    ]
+    points = {each.get_label(): each.lines for each in one.containers if isinstance(each, ErrorbarContainer)}
     factor = 10 if name.endswith("together") else 1
-    assert (local.lines[0].get_xdata(), local.lines[0].get_ydata()) == ([factor], [4 * factor])
-    (bar,) = local.lines[2][0].get_segments()
-    np.testing.assert_allclose(bar[:, 0], [0, 2 * factor])
+    assert [*points] == ["local", "fine-tuning"]
+    marks, _, (x_bar, _) = points["local"]
+    assert (marks.get_xdata(), marks.get_ydata()) == ([factor], [4 * factor])
+    np.testing.assert_allclose(x_bar.get_segments()[0][:, 0], [0, 2 * factor])  # within the range of the seeds
     assert two.get_xlim() == one.get_xlim() and two.get_ylim() == one.get_ylim()
     assert {"local", "fine-tuning", "others made wrong", "others made right"} <= set(words(figure))
-    assert "unpatched" not in words(figure)
     assert any("over 2 to 3 seeds" in text for text in words(figure))
+    assert left_out == ("not drawn: 1 run that compares nothing",)
     assert_no_words_overlap(figure)
 
 
