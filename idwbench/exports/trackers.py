@@ -68,6 +68,7 @@ def run_folder_name(run: StoredRun) -> str:
 def _write_events(folder: Path, run: StoredRun, curve: Sequence[CurvePoint]) -> None:
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
     from tensorboard.plugins.hparams.summary_v2 import hparams_pb
     from tensorboard.summary.writer.record_writer import RecordWriter
 
@@ -75,6 +76,8 @@ def _write_events(folder: Path, run: StoredRun, curve: Sequence[CurvePoint]) -> 
     start, end = _times(run)
     last = max([run.config.n_epochs, *(point.epoch for point in curve)])
     hyperparameters = hparams_pb(_plain_settings(run.config), trial_id=run.run_key, start_time_secs=start)
+    settings = hyperparameters.value[0].metadata.plugin_data  # as bytes, in another order in each process
+    settings.content = HParamsPluginData.FromString(settings.content).SerializeToString(deterministic=True)
     scalars = [
         (point.epoch, {f"{name}/{split}": value for (split, name), value in point.values.items()}) for point in curve
     ]

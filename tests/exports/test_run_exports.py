@@ -1,5 +1,7 @@
 """Stored runs as tables, and as folders for TensorBoard and MLflow."""
 
+import subprocess
+import sys
 import warnings
 from unittest.mock import Mock
 
@@ -9,7 +11,7 @@ from case_tables import case_table
 from sweep_specs import sweep_file
 
 from idwbench import Results, load_model, run_sweep
-from idwbench.errors import DatasetError, OutputError, OutputExistsError
+from idwbench.errors import DatasetError, OutputError
 from idwbench.exports.tables import export_table
 from idwbench.exports.trackers import MLFLOW_FILE, export_mlflow, export_tensorboard, run_folder_name, written_folder
 from idwbench.models.saved_model import stored_model
@@ -124,14 +126,19 @@ def test_tensorboard_reads_the_curve_and_the_settings_of_each_run(board, trained
         assert metadata.parse_session_end_info_plugin_data(end.plugin_data.content).status == 1
 
 
-def test_the_same_runs_give_the_same_bytes_and_a_board_is_added_to_only_on_request(board, trained, keys, tmp_path):
-    again = tmp_path / "again"
+def test_the_same_runs_give_the_same_bytes_in_any_process_and_a_board_is_added_to_only_on_request(
+    board, trained, keys, tmp_path
+):
+    def contents(folder):
+        return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+    again, db = tmp_path / "again", str(trained.recording_folder).removesuffix(".recordings")
     export_tensorboard(trained, keys[:1], again)
-    with pytest.raises(OutputExistsError):
-        export_tensorboard(trained, keys, again)
-    export_tensorboard(trained, keys, again, overwrite=True)
-    first = {path.relative_to(board): path.read_bytes() for path in board.rglob("*") if path.is_file()}
-    assert first == {path.relative_to(again): path.read_bytes() for path in again.rglob("*") if path.is_file()}
+    words = ["runs", "export", "-o", str(again), "--format", "tensorboard", "--db", db]
+    program = [sys.executable, "-m", "idwbench", *words]
+    assert subprocess.run(program, capture_output=True).returncode == 2
+    subprocess.run([*program, "--force"], capture_output=True, check=True)
+    assert contents(again) == contents(board)
 
 
 @pytest.fixture(scope="module")
