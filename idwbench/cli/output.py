@@ -31,6 +31,7 @@ __all__ = [
     "print_model",
     "print_table",
     "terminal_width",
+    "time_label",
     "write_tables",
 ]
 
@@ -79,6 +80,17 @@ def print_line(text: str, *, err: bool = False, hanging: int = 2) -> None:
     options = {"break_long_words": False, "break_on_hyphens": False, "replace_whitespace": False}
     lines = textwrap.wrap(printable(text), width, subsequent_indent=indent, **options)  # type: ignore[arg-type]
     echo("\n".join(lines), err=err)
+
+
+def time_label(seconds: float | None) -> str:
+    """Return ``1.3 ms``, ``0.21 s``, ``95 s``, ``12.5 min`` or ``3.2 h``."""
+    if seconds is None:
+        return ""
+    if seconds < 0.1:
+        return f"{1000 * seconds:.1f} ms"
+    if seconds < 120:
+        return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def print_facts(facts: Mapping[str, object], *, title: str = "", indent: int = 0) -> None:

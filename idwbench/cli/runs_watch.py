@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import idwbench
 from idwbench.cli.options import argument, option
-from idwbench.cli.output import echo_json, print_line
+from idwbench.cli.output import echo, echo_json, print_line, time_label
 from idwbench.errors import printable
 from idwbench.report.labels import count_label
 from idwbench.results import DEFAULT_DATABASE
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from idwbench.results.progress import SweepProgress
-__all__ = ["OPTIONS", "plain_lines", "runs_watch", "time_left_label", "view_of"]
+
+__all__ = ["OPTIONS", "lines_of", "runs_watch", "view_of"]
 
 OPTIONS = {
     "sweep": argument(help="Name of a sweep (default: all that have not ended)."),
     "once": option("--once", help="Print the progress once and exit."),
     "interval": option(help="Seconds between two readings of the database.", min=0.1),
 }
-_COLOURS = {"running": "green", "stale": "yellow", "planned": "dim", "diverged": "magenta", "failed": "red"}
 _BAR = 24  # columns
 
 
@@ -47,8 +47,10 @@ def runs_watch(
         shown = [one for one in shown if one.status.to_do] or shown
     if json:
         echo_json({"sweeps": list(map(_facts, shown))}, indent=1)
-    elif once or not shown:
-        for line in plain_lines(shown):
+    elif not shown:
+        echo("no sweep is stored")
+    elif once:
+        for line, _ in (line for one in shown for line in lines_of(one)):
             print_line(line, hanging=4)
     else:
         looks = _looks(results, [one.name for one in shown], interval)
@@ -88,7 +90,7 @@ def _print_changes(looks: Iterator[list[SweepProgress]]) -> None:
 
 
 def view_of(shown: Sequence[SweepProgress]) -> RenderableType:
-    """Return a bar and a line of states for each sweep, with its processes and failures below."""
+    """Return the lines on each sweep, the first of them with a bar."""
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table
@@ -96,28 +98,29 @@ def view_of(shown: Sequence[SweepProgress]) -> RenderableType:
 
     parts: list[RenderableType] = []
     for one in shown:
+        first, *others = (Text(printable(line), style, overflow="ellipsis") for line, style in lines_of(one))
         head = Table.grid(padding=(0, 2))
-        head.add_row(
-            Text(printable(one.name), style="bold"),
-            ProgressBar(one.status.total or 1, one.status.ended, _BAR, complete_style="blue", finished_style="green"),
-            Text(f"{one.status.ended:,} of {one.status.total:,}"),
-            Text(_pace(one), style="dim"),
-        )
-        states = [(f"  {words}", _COLOURS[state]) for state, words in _counts(one)]
-        parts += [head, Text.assemble(f"  {one.status.complete:,} complete", *states)]
-        parts += [Text(printable(line), style, overflow="ellipsis", no_wrap=True) for line, style in _details(one)]
-        parts.append(Text())
-    return Group(*parts[:-1])
+        head.add_row(ProgressBar(one.status.total or 1, one.status.ended, _BAR), first)
+        parts += [head, *others]
+    return Group(*parts)
 
 
-def plain_lines(shown: Sequence[SweepProgress]) -> Iterator[str]:
-    """Yield the progress as lines of text."""
-    if not shown:
-        yield "no sweep is stored"
-    for one in shown:
-        words = [f"{one.status.ended:,} of {one.status.total:,} runs ended", *(words for _, words in _counts(one))]
-        yield " · ".join(filter(None, (f"{one.name}: {', '.join(words)}", _pace(one))))
-        yield from (line for line, _ in _details(one))
+def lines_of(one: SweepProgress) -> Iterator[tuple[str, str]]:
+    """Yield the lines on a sweep, and their styles in a view: its runs, each process, and each of the last failures."""
+    from idwbench.cli.progress import status_line
+
+    pace = ""
+    if one.status.to_do and one.rate is not None:
+        per_minute = 60 * one.rate
+        pace = f" · {per_minute:,.0f}" if per_minute >= 10 else f" · {per_minute:.2g}"
+        pace += f" runs per minute, about {time_label(one.seconds_left)} left"
+    yield f"{status_line(one.name, one.status)}{pace}", "bold"
+    for process in one.processes:
+        seconds = max(0, round((datetime.now(UTC) - process.since).total_seconds()))
+        runs = count_label(process.runs, "run")
+        yield f"  {process.host} process {process.pid}: {runs}, {process.label}, since {seconds:,} s", ""
+    for failure in one.failures:
+        yield f"  failed: {failure.label} · seed {failure.seed}: {failure.reason or 'no message'}", "red"
 
 
 def _facts(one: SweepProgress) -> dict[str, Any]:
@@ -132,34 +135,3 @@ def _facts(one: SweepProgress) -> dict[str, Any]:
             for run in one.failures
         ],
     }
-
-
-def time_left_label(seconds: float | None) -> str:
-    """Return ``about 40 s left``, ``about 12 min left`` or ``about 3.2 h left``; an empty text for None or 0."""
-    if not seconds:
-        return ""
-    if seconds < 90:
-        return f"about {max(1, round(seconds))} s left"
-    return f"about {seconds / 60:.0f} min left" if seconds < 5400 else f"about {seconds / 3600:.1f} h left"
-
-
-def _counts(one: SweepProgress) -> list[tuple[str, str]]:
-    return [(state, f"{n:,} {state}") for state in _COLOURS if (n := getattr(one.status, state))]
-
-
-def _pace(one: SweepProgress) -> str:
-    if not one.status.to_do or one.rate is None:
-        return ""
-    per_minute = 60 * one.rate
-    pace = f"{per_minute:,.0f} runs per minute" if per_minute >= 10 else f"{per_minute:.2g} runs per minute"
-    return ", ".join(filter(None, (pace, time_left_label(one.seconds_left))))
-
-
-def _details(one: SweepProgress) -> Iterator[tuple[str, str]]:
-    """Yield a line, and its style in a view, for each process and each of the last failures."""
-    for process in one.processes:
-        seconds = max(0, round((datetime.now(UTC) - process.since).total_seconds()))
-        runs = count_label(process.runs, "run")
-        yield f"  {process.host} process {process.pid}: {runs}, {process.label}, since {seconds:,} s", ""
-    for failure in one.failures:
-        yield f"  failed: {failure.label} · seed {failure.seed}: {failure.reason or 'no message'}", "red"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import idwbench
 from idwbench.cli.options import option
-from idwbench.cli.output import echo, echo_json, print_facts, print_line, print_table
+from idwbench.cli.output import echo, echo_json, print_facts, print_line, print_table, time_label
 from idwbench.errors import last_line, printable
 from idwbench.report.labels import plain_value, value_label
 from idwbench.results import DEFAULT_DATABASE
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from idwbench.runs.config import RunConfig
     from idwbench.runs.results import CurvePoint
 
-__all__ = ["OPTIONS", "blocks", "row_facts", "runs_list", "runs_show", "shown_epochs", "time_label"]
+__all__ = ["OPTIONS", "blocks", "row_facts", "runs_list", "runs_show", "shown_epochs"]
 
 OPTIONS = {
     "sort": option(help="Order by a column; -COLUMN begins with the largest.", metavar="COLUMN"),
@@ -80,17 +80,6 @@ def runs_list(
     else:
         hint = value_hint(with_settings(results.run_table(sweep=sweep)), where) if where else ""
         echo(f"no runs: {hint}" if hint else "no runs", err=True)
-
-
-def time_label(seconds: float | None) -> str:
-    """Return ``1.3 ms``, ``0.21 s``, ``95 s``, ``12.5 min`` or ``3.2 h``."""
-    if seconds is None:
-        return ""
-    if seconds < 0.1:
-        return f"{1000 * seconds:.1f} ms"
-    if seconds < 120:
-        return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def row_facts(table: pandas.DataFrame) -> pandas.DataFrame:

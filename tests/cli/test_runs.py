@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from idwbench import Results, run_config
 from idwbench.cli.app import app
-from idwbench.cli.runs_watch import plain_lines, time_left_label, view_of
+from idwbench.cli.runs_watch import lines_of, view_of
 from idwbench.cli.stored_runs import row_facts
 from idwbench.results.progress import SweepProgress, TrainingProcess
 from idwbench.results.records import SweepStatus
@@ -191,7 +191,7 @@ def planned(tmp_path):
 
 
 def test_one_look_is_printed_and_watching_ends_by_ctrl_c_or_with_the_last_run(run, planned, tmp_path, monkeypatch):
-    assert run("runs watch --once --db planned.db").stdout == "long: 0 of 3 runs ended, 3 planned\n"
+    assert run("runs watch --once --db planned.db").stdout == "long: 0 of 3 runs complete\n"
     [facts] = json.loads(run("runs watch --json --db planned.db").stdout)["sweeps"]
     assert (facts["name"], facts["total"], facts["planned"], facts["ended"]) == ("long", 3, 3, 0)
     assert (facts["runs_per_minute"], facts["processes"], facts["failures"]) == (None, [], [])
@@ -219,13 +219,13 @@ def test_the_live_view_and_lines_show_states_pace_processes_and_failures():
     screen = io.StringIO()
     Console(file=screen, width=100, force_terminal=True, color_system=None).print(view_of([LONG]))
     text = screen.getvalue()
-    pace, process = "30 runs per minute, about 2 min left", "  node1 process 17: 8 runs, mnist · idw · 20 prototypes"
-    for words in ("41 of 100", pace, "40 complete", "1 stale", "50 planned", process, "seed 3: ValueError: [red]no"):
+    process = "  node1 process 17: 8 runs, mnist · idw · 20 prototypes"
+    assert text.startswith("━━━━━━━━━╸")
+    for words in ("40 of 100", "1 stale", process, "seed 3: ValueError: [red]no"):
         assert words in text
     assert "\x1b[2J" not in text  # a control character of an error clears no screen
-    lines = [*plain_lines([LONG])]
-    assert lines[0] == f"long: 41 of 100 runs ended, 8 running, 1 stale, 50 planned, 1 failed · {pace}"
+    lines = [line for line, _ in lines_of(LONG)]
+    assert lines[0].startswith("long: 40 of 100 runs complete, 8 running, 1 stale (their process is gone), 1 failed (")
+    assert lines[0].endswith(" · 30 runs per minute, about 118 s left")
     assert lines[1].startswith(process)
     assert lines[2].startswith("  failed: mnist · idw · 20 prototypes · p=2, ε=0.001 · seed 3: ")
-    labels = {None: "", 0.0: "", 0.2: "about 1 s left", 89.0: "about 89 s left", 20_000.0: "about 5.6 h left"}
-    assert {seconds: time_left_label(seconds) for seconds in labels} == labels
