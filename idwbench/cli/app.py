@@ -7,7 +7,6 @@ file, an impossible patch); 3 runs that other processes have not ended; 129, 130
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import re
 import sys
@@ -40,7 +39,8 @@ _RUNS_HELP = "List, show, watch, compare, tag, measure, remove, export and repea
 # The function of each command as MODULE.FUNCTION of this package, whose module is imported when it is used; of `runs`,
 # a group, its help.
 COMMANDS = {
-    **{name: f"{name}.{name}" for name in ("train", "sweep", "report")},
+    "train": "models.train",
+    **{name: f"{name}.{name}" for name in ("sweep", "report")},
     "figure": "publish.figure",
     "runs": _RUNS_HELP,
     **{name: f"{name}.{name}" for name in ("explain", "patch")},
@@ -58,8 +58,6 @@ _FORMER = {
     **{f"--{name}": f"publish {name}" for name in ("paper", "family", "dual")},
     **{"--figure": "figure NAME", "--claims": "claims", "--html": "page FILE", "--measure": "runs measure"},
 }
-# New objects before Python looks for cycles, which takes a fifth of a list of 100,000 runs at its default.
-_COLLECTED = (100_000, 20, 100)
 
 
 class _PlainFlags:
@@ -170,7 +168,6 @@ def options(
 
 def run() -> None:
     """Run the command line with any streams and locale."""
-    gc.set_threshold(*_COLLECTED)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by the caller: `idwbench … >&-`

@@ -82,7 +82,6 @@ OPTIONS = {
         help="Input in the data's own units: numbers (0.0,1.0), columns of a table by name (width=1.5,kind=oak), "
         "an .npy or image file, or DATASET:SPLIT:INDEX (mnist:test:17)."
     ),
-    "dataset_option": data_option(help="A setting of the data set, KEY=VALUE; may be repeated."),
     "parameter": model_option(help="A parameter of a plugin's method, KEY=VALUE; may be repeated."),
     "table": option(help="Name of a sweep or data set; all runs if not given.", autocompletion=complete_table),
     "method": selection_option(help="Only this method; may be repeated."),

@@ -5,7 +5,6 @@ Nothing else in the command line calls `typer.echo`, which lets them pass.
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import textwrap
@@ -44,18 +43,12 @@ def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
 
 
 def echo_json(content: Any, *, indent: int | None = None) -> None:
-    """Print JSON, which has null for numbers that are not finite, and text for times."""
+    """Print JSON, which has null for numbers that are not finite, and text for times (ISO 8601) and files."""
     import json
 
-    echo(json.dumps(_finite(content), indent=indent, default=str, allow_nan=False))
+    from pydantic_core import to_jsonable_python
 
-
-def _finite(content: Any) -> Any:
-    if isinstance(content, dict):
-        return {name: _finite(value) for name, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [_finite(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content
+    echo(json.dumps(to_jsonable_python(content, inf_nan_mode="null", fallback=str), indent=indent))
 
 
 def terminal_width(*, err: bool = False) -> int | None:

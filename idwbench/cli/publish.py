@@ -159,6 +159,7 @@ def figure(
         raise ConfigError("missing argument 'NAME': a figure, see --list")
     from idwbench.figures.stored import FORMULAS, Drawing, check_figure_name, stored_drawing
     from idwbench.figures.style import check_figure_path, open_window, save_figure, window_backend
+    from idwbench.report.selection import select_runs
     from idwbench.training.threads import limited_threads
 
     if show and window_backend() is None:
@@ -168,7 +169,8 @@ def figure(
         refuse(f"the figure '{name}' shows no runs", table=table, method=method, prototypes=prototypes)
         default = Path(f"{name}.png")
     else:
-        results, runs = _chosen_runs(table, method, prototypes, db)
+        results = idwbench.Results(db, read_only=True)
+        runs = results.load_runs([*select_runs(results, table, method or (), prototypes or ()).run_key])
         default = (Path("results") if "://" in db else Path(db).parent) / f"{runs[0].dataset}_{name}.png"
     target = output or (None if show else default)
     if target is not None:  # all is checked before anything is drawn
@@ -186,11 +188,3 @@ def figure(
         echo(str(target), err=show)
     if show:
         open_window(drawing.figure)
-
-
-def _chosen_runs(table: str | None, methods: list[str] | None, prototypes: list[int] | None, db: str) -> Any:
-    """Return the database and the runs to draw; raises `ConfigError` if there are none."""
-    from idwbench.report.selection import select_runs
-
-    results = idwbench.Results(db, read_only=True)
-    return results, results.load_runs([*select_runs(results, table, methods or [], prototypes or []).run_key])

@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import idwbench
 from idwbench.cli.options import TableFormat, check_format, complete_table, option, refuse
 from idwbench.cli.output import echo, echo_json, write_tables
 from idwbench.results import DEFAULT_DATABASE
@@ -94,29 +95,27 @@ def report(
     if mode == "contents":
         return _print_contents(db, json)
     table_format = check_format(format, output, json)
-    from idwbench.report.capacity_slopes import capacity_tables
-    from idwbench.report.leaderboard import leaderboard as ranking
-    from idwbench.report.selection import report_tables, select_runs
-    from idwbench.results.store import Results
-
-    results = Results(db, read_only=True)
-    name, setting = (leaderboard, "leaderboard") if ranked else (table, "table")
-    runs = select_runs(results, name, method or (), prototypes or (), metric=metric, setting=setting)
+    results = idwbench.Results(db, read_only=True)
+    options: dict[str, Any] = {"metric": metric, "split": split, "intervals": interval}
+    options |= {"methods": method or (), "prototypes": prototypes or ()}
     if ranked:
         axes = [axis.strip() for axis in best_over.split(",")] if best_over is not None else []
-        tables = [ranking(runs, metric, split=split, top=top, best_over=axes, intervals=interval)]
+        tables = idwbench.leaderboard(results, leaderboard, top=top, best_over=axes, **options).tables
     elif capacity:
-        tables = [*capacity_tables(results.load_runs([*runs.run_key]))]
+        from idwbench.report.capacity_slopes import capacity_tables
+        from idwbench.report.selection import select_runs
+
+        runs = select_runs(results, table, options["methods"], options["prototypes"])
+        tables = tuple(capacity_tables(results.load_runs([*runs.run_key])))
     else:
-        tables = [*report_tables(runs, metric, split, by_dataset=by_dataset, intervals=interval)]
+        tables = idwbench.table(results, table, by_dataset=by_dataset, **options).tables
     write_tables(tables, table_format, output, force=force)
 
 
 def _print_contents(db: str, as_json: bool) -> None:
     from idwbench.cli.progress import status_line
-    from idwbench.results.store import Results
 
-    results = Results(db, read_only=True)
+    results = idwbench.Results(db, read_only=True)
     sweeps, datasets = results.names()
     statuses = {name: results.sweep_status(name) for name in sweeps}
     if as_json:

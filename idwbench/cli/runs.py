@@ -131,7 +131,7 @@ def runs_export(
     `Results.to_frame`. Folders have curves, metrics and settings of runs that have ended.
     `idwbench export` writes the model of a run.
     """
-    from idwbench.exports import tables, trackers
+    from idwbench.exports import stored_runs
 
     suffix, files = output.suffix.lower(), (".csv", ".parquet")
     kind = format or suffix.removeprefix(".")
@@ -142,8 +142,8 @@ def runs_export(
         raise ConfigError(f"expected a name ending in .{kind}, got '{output}'", location=("output",))
     results = idwbench.Results(db, read_only=True)
     keys = _selected_keys(results, runs, where, sweep, state)
-    folders = {"tensorboard": trackers.export_tensorboard, "mlflow": trackers.export_mlflow}
-    written = folders.get(kind, tables.export_table)(results, keys, output, overwrite=force)
+    folders = {"tensorboard": stored_runs.export_tensorboard, "mlflow": stored_runs.export_mlflow}
+    written = folders.get(kind, stored_runs.export_table)(results, keys, output, overwrite=force)
     if json:
         echo_json({"output": str(output), "format": kind, "runs": written})
         return

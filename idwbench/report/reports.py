@@ -97,5 +97,5 @@ def leaderboard(
     Raises:
         ConfigError: unknown name, method, metric or setting, or no run is left.
     """
-    runs = select_runs(results, name, methods, prototypes, metric=metric)
+    runs = select_runs(results, name, methods, prototypes, metric=metric, setting="leaderboard")
     return Report((ranking(runs, metric, split=split, top=top, best_over=best_over, intervals=intervals),))

@@ -223,7 +223,7 @@ def test_help_has_panels_and_no_type_of_flags_and_loads_nothing_heavy_and_a_comm
     result = subprocess.run(program, env=environment, capture_output=True, text=True, check=True)
     after = [set(json.loads(line)) for line in result.stderr.splitlines()]
     assert not after[-1] & set(HEAVY)
-    assert not after[0] & {f"idwbench.cli.{name}" for name in ("train", "sweep", "explain", "patch")}
+    assert not after[0] & {f"idwbench.cli.{name}" for name in ("models", "sweep", "explain", "patch")}
     _, *texts = result.stdout.split("Usage: idwbench")
     assert len(texts) == len(lines) - 1 and "_IDWBENCH_COMPLETE" in result.stdout
     assert "<bool>" not in result.stdout and "--no-" not in result.stdout

@@ -12,8 +12,14 @@ from sweep_specs import sweep_file
 
 from idwbench import Results, load_model, run_sweep
 from idwbench.errors import DatasetError, OutputError
-from idwbench.exports.tables import export_table
-from idwbench.exports.trackers import MLFLOW_FILE, export_mlflow, export_tensorboard, run_folder_name, written_folder
+from idwbench.exports.stored_runs import (
+    MLFLOW_FILE,
+    export_mlflow,
+    export_table,
+    export_tensorboard,
+    run_folder_name,
+    written_folder,
+)
 from idwbench.models.saved_model import stored_model
 
 MOONS = "{name: two_moons, train_per_class: 20, test_per_class: 10, holdout_per_class: 10}"

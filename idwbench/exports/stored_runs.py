@@ -1,21 +1,25 @@
-"""Runs as a folder for TensorBoard or MLflow: curves and metrics by epoch, settings, and what is known of the run."""
+"""Stored runs as a CSV or Parquet table, or as a folder for TensorBoard or MLflow.
+
+A table has the columns of `Results.to_frame`; a folder has curves and metrics by epoch, settings, and what is known of
+the runs.
+"""
 
 from __future__ import annotations
 
-import logging
+import io
+import json
 import os
 import re
 import tempfile
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from idwbench.errors import DatasetError, OutputError, OutputExistsError, ResultsError
-from idwbench.exports.tables import plain_setting
-from idwbench.files import writable_folder
+from idwbench.files import check_output, writable_folder, write_file
 from idwbench.machine import require_package
 from idwbench.results.comparison import environment, run_settings
 from idwbench.results.records import RESULT_STATES, StoredRun
@@ -23,13 +27,66 @@ from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
 
 if TYPE_CHECKING:
+    import pandas
+
     from idwbench.runs.results import CurvePoint
 
-__all__ = ["MLFLOW_FILE", "export_mlflow", "export_tensorboard", "run_folder_name", "written_folder"]
+__all__ = ["MLFLOW_FILE", "export_mlflow", "export_table", "export_tensorboard", "run_folder_name", "written_folder"]
 
+_TABLE_SUFFIXES = (".csv", ".parquet")
+_COUNTS = ["n_parameters", "diverged_epoch", "threads", "attempt", "seed"]
 MLFLOW_FILE = "mlflow.db"
 _LONGEST = 5000  # the limit of MLflow for a text
 _STATUS = {"complete": "FINISHED", "diverged": "FAILED", "failed": "FAILED"}
+
+
+def export_table(results: Results, run_keys: Sequence[str], path: Path, *, overwrite: bool = False) -> int:
+    """Write the settings, state, metrics and provenance of runs to a table, and return the number of its rows.
+
+    Whole numbers stay whole where values are missing. A column with numbers and words, such as an epsilon that a rule
+    chooses in some runs, is text; lists are JSON. Curves and arrays are not read.
+
+    Args:
+        results: The database.
+        run_keys: The runs, in the order of the rows.
+        path: A name that ends in ``.csv`` or ``.parquet`` (extra ``parquet``).
+        overwrite: Whether a file may be replaced.
+
+    Raises:
+        OutputError: another suffix, a missing package, or the file cannot be written.
+        ResultsError: no run has one of the keys.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in _TABLE_SUFFIXES:
+        raise OutputError(f"expected a name ending in {' or '.join(_TABLE_SUFFIXES)}", file=path)
+    if suffix == ".parquet":
+        require_package("pyarrow", "parquet")
+    check_output(path, overwrite=overwrite)
+    from idwbench.results.frame import runs_frame, with_settings
+
+    # As objects, since pandas turns whole numbers into fractions where one is missing.
+    frame = with_settings(runs_frame(results.load_runs(run_keys)), objects=True)
+    frame = frame.astype(dict.fromkeys(_COUNTS, "Int64"))
+    frame = frame.assign(**{name: _typed(column) for name, column in frame.items() if column.dtype == object})
+    content = io.BytesIO()
+    if suffix == ".parquet":
+        frame.to_parquet(content, engine="pyarrow", index=False)
+    else:
+        frame.to_csv(content, index=False)
+    write_file(path, content.getvalue(), overwrite=overwrite)
+    return len(frame)
+
+
+def _typed(column: pandas.Series[Any]) -> pandas.Series[Any]:
+    """Return a column of objects with one type, which has missing values."""
+    kinds = {*map(type, column.dropna())}
+    if kinds == {int}:
+        return column.astype("Int64")
+    if kinds <= {int, float}:
+        return column.astype("float64")
+    if kinds == {bool}:
+        return column.astype("boolean")
+    return column.map(lambda value: str(_plain_setting(value)), na_action="ignore").astype("string")
 
 
 def export_tensorboard(results: Results, run_keys: Sequence[str], folder: Path, *, overwrite: bool = False) -> int:
@@ -51,7 +108,7 @@ def export_tensorboard(results: Results, run_keys: Sequence[str], folder: Path, 
     """
     require_package("tensorboard", "tensorboard")
     with written_folder(folder, overwrite=overwrite) as temporary:
-        runs = _runs(results, run_keys, RESULT_STATES)
+        runs = [run for run in results.load_runs(run_keys) if run.state in RESULT_STATES]
         for run in runs:
             _write_events(temporary / run_folder_name(run), run, results.load_curve(run.run_key))
         return len(runs)
@@ -129,7 +186,7 @@ def export_mlflow(
     with written_folder(folder, overwrite=overwrite) as temporary, _client(temporary / MLFLOW_FILE) as client:
         place = (folder.absolute() / "artifacts").as_uri()
         create_experiment = cache(partial(client.create_experiment, artifact_location=place))
-        runs = _runs(results, run_keys, _STATUS)
+        runs = [run for run in results.load_runs(run_keys) if run.state in _STATUS]
         for run in runs:
             sweeps = results.sweeps_of(run.run_key)
             model = _model_file(results, run, data_dir)
@@ -160,20 +217,16 @@ def _model_file(results: Results, run: StoredRun, data_dir: Path | None) -> byte
 def _client(path: Path) -> Iterator[Any]:
     """Open MLflow's database, and keep from stderr MLflow's notes about its tables and warnings of its own code."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # it would report its use to its makers
+    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "ERROR")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        import mlflow  # sets the level of its logger
+        import mlflow
         from mlflow.exceptions import MlflowException
 
-        logger = logging.getLogger(mlflow.__name__)
-        level = logger.level
-        logger.setLevel(logging.ERROR)
         try:
             yield mlflow.MlflowClient(tracking_uri=f"sqlite:///{path}")
         except MlflowException as error:
             raise OutputError(f"MLflow cannot write it: {error}", file=path) from None
-        finally:
-            logger.setLevel(level)
 
 
 def _write_run(
@@ -243,10 +296,6 @@ def written_folder(target: Path, *, overwrite: bool) -> Iterator[Path]:
         raise OutputError(f"cannot be written ({error.strerror or error})", file=target) from None
 
 
-def _runs(results: Results, run_keys: Sequence[str], states: Collection[str]) -> list[StoredRun]:
-    return [run for run in results.load_runs(run_keys) if run.state in states]
-
-
 def _times(run: StoredRun) -> tuple[float, float]:
     """Return the times of start and end of a run, in seconds since 1970."""
     end = run.finished_at.timestamp() if run.finished_at else 0.0
@@ -255,4 +304,14 @@ def _times(run: StoredRun) -> tuple[float, float]:
 
 def _plain_settings(config: RunConfig) -> dict[str, bool | int | float | str]:
     """Return the settings of a run without those that are None."""
-    return {name: plain_setting(value) for name, value in run_settings(config).items() if value is not None}
+    return {name: _plain_setting(value) for name, value in run_settings(config).items() if value is not None}
+
+
+def _plain_setting(value: Any) -> bool | int | float | str:
+    """Return a number or a text as it is; lists and mappings are JSON."""
+    if isinstance(value, bool | int | float | str):
+        return value
+    try:
+        return json.dumps(value)
+    except TypeError:  # settings in settings, such as those of the parts of a data set
+        return str(value)
