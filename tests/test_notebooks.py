@@ -1,9 +1,10 @@
 """What notebooks ask of results and show of them."""
 
 import io
+import re
 import sys
 from dataclasses import replace
-from html.parser import HTMLParser
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas
@@ -27,34 +28,17 @@ grid: {method: [idw, neg_dist], prototypes: [2, 4]}
 """
 
 
-class Cells(HTMLParser):
+class Cells:
     """The texts of cells by table and row, of which bold ones have a star, and the sources of pictures."""
 
     def __init__(self, shown):
-        super().__init__()
-        self.tables, self.pictures, self.open = [], [], []
-        self.feed(shown._repr_html_())
-        self.close()
-        assert not self.open
+        closed = re.sub("(<img[^>]*[^/])>", r"\1/>", shown._repr_html_())
+        page = ElementTree.fromstring(f"<div>{closed}</div>")
+        self.tables = [[[*map(self.text, row)] for row in table.iter("tr")] for table in page.iter("table")]
+        self.pictures = [picture.get("src") for picture in page.iter("img")]
 
-    def handle_starttag(self, tag, attrs):
-        if tag == "img":
-            self.pictures.append(dict(attrs)["src"])
-            return
-        self.open.append(tag)
-        if tag == "table":
-            self.tables.append([])
-        elif tag == "tr":
-            self.tables[-1].append([])
-        elif tag in ("td", "th"):
-            self.tables[-1][-1].append("")
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if {"td", "th"} & {*self.open}:
-            self.tables[-1][-1][-1] += data + "*" * ("b" in self.open)
+    def text(self, cell):
+        return "".join(cell.itertext()) + "*" * (cell.find("b") is not None)
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import math
 from inspect import unwrap  # the tests check annotations themselves
-from itertools import product
 
 import numpy as np
 import pytest
@@ -177,17 +176,6 @@ def test_each_weighting_equals_its_definition_in_float64(name, scale):
     found = weights(name, scores)
     expected = np.stack([[naive(name, row) for row in block] for block in scores])
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
-
-
-def test_attention_is_weights_times_values_by_default_with_the_weighting_of_the_method():
-    inputs, keys, values = (torch.tensor(rows(*shape)) for shape in [(2, 3, 4), (2, 9, 4), (2, 9, 5)])
-    for name, weighting in product(METHODS, WEIGHTINGS.keys() - {"exact_match"}):
-        learned = learned_tensors(name, 4)
-        found = idwbench.attend(inputs, keys, values, score=name, weighting=weighting, **learned)
-        scores = METHODS[name].scores(inputs, keys, METHODS[name].resolve({}) | learned)
-        torch.testing.assert_close(found, weighted(weighting, scores, k=8.0) @ values)
-        if weighting == METHODS[name].weighting:
-            assert torch.equal(idwbench.attend(inputs, keys, values, name, **learned), found)
 
 
 def test_exact_match_is_a_dictionary():

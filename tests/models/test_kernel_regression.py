@@ -205,16 +205,3 @@ def test_the_gaussian_of_a_query_far_from_all_keys_is_right(far, features, dtype
     weights = np.exp(-(differences - differences.min(1, keepdims=True)) / (2 * bandwidth**2))
     answers = idwbench.kernel_regression(queries, keys, values, "gaussian", bandwidth)
     np.testing.assert_allclose(answers, weights @ values / weights.sum(1, keepdims=True), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize(("scale", "h"), [(1.0, 1e-12), (1e12, 1e12), (1e30, 1e12)])
-@pytest.mark.filterwarnings("ignore::idwbench.errors.NoNeighboursWarning")
-def test_extreme_bandwidths_and_numbers_are_computed_as_in_float64_without_another_warning(kernel, scale, h):
-    queries, keys, values = (array.astype(np.float32) for array in data(features=10))
-    arrays = queries * np.float32(scale), keys * np.float32(scale), values
-    answers = idwbench.kernel_regression(*arrays, kernel, h)
-    expected = idwbench.kernel_regression(*(array.astype(np.float64) for array in arrays), kernel, h)
-    assert answers.dtype == np.float32
-    np.testing.assert_allclose(answers, expected, rtol=1e-5)
-    assert kernel not in ("gaussian", "shepard") or np.isfinite(answers).all()

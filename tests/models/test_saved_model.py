@@ -21,7 +21,6 @@ from idwbench.data.dataset import Scaling
 from idwbench.errors import ConfigError, IdwbenchError, ModelFileError, OutputError, PatchError, TrainingError
 from idwbench.estimators.classifier import PrototypeClassifier
 from idwbench.exports.model import export_model
-from idwbench.models.array_weights import ArrayNetwork
 from idwbench.models.imported import import_prototypes
 from idwbench.models.inputs import PatchLine
 from idwbench.models.model_card import card_text, saved_model_card
@@ -56,30 +55,6 @@ def test_no_inputs_have_no_predictions_of_the_same_type(inputs):
     for saved, shape in ((model(), (0,)), (model(class_names=()), (0, 2))):
         nothing, one = saved.predict(inputs), saved.predict([[10.0, 20.0]])
         assert (nothing.shape, nothing.dtype) == (shape, one.dtype)
-
-
-@pytest.mark.parametrize("method", ["idw", "neg_dist", "scaled_dot", "fc_relu"])
-def test_outputs_and_weights_are_those_of_float64(method):
-    parameters = METHODS[method].resolve({})
-    inputs = np.random.default_rng(0).normal(0, 30, (50, 2)).astype(np.float32)
-    network = PrototypeNetwork(METHODS[method], parameters, torch.from_numpy(KEYS), torch.from_numpy(VALUES))
-    weights = ArrayNetwork(METHODS[method], parameters, KEYS, VALUES).weights(inputs)
-    saved = replace(model(), network=network)
-    np.testing.assert_allclose(saved.weights(inputs), weights, rtol=1e-12, atol=1e-15)
-    np.testing.assert_allclose(saved.outputs(inputs), weights @ VALUES.astype(np.float64), rtol=1e-12, atol=1e-12)
-    assert network.keys.dtype == torch.float32
-
-
-def test_an_explanation_adds_up_to_the_answer_heaviest_first():
-    explanation = model().explain([12.5, 20.0])
-    assert explanation.prototypes[0] == 1
-    assert explanation.prediction == model().predict([[12.5, 20.0]])[0]
-    assert explanation.labels is not None and explanation.labels.tolist() == ["hot", "cold", "hot"]
-    assert str(explanation).startswith(f"prediction: {explanation.prediction}\n")
-    assert (np.diff(explanation.weights) <= 0).all()
-    np.testing.assert_allclose(explanation.weights.sum(), 1, rtol=1e-6)
-    np.testing.assert_allclose(explanation.weights @ explanation.values, explanation.outputs, rtol=1e-5)
-    np.testing.assert_allclose(explanation.keys[0], [12.0, 20.0])
 
 
 # Model cards

@@ -159,18 +159,6 @@ def test_the_centres_of_k_means_get_the_class_frequencies_of_their_training_inpu
     np.testing.assert_array_equal(values[1], np.eye(2)[moons.train.labels[rows[0]]])
 
 
-def test_nearest_centroids_become_labelled_prototypes_with_and_without_data(moons):
-    raw = moons.scaling.invert(moons.train.inputs)
-    names = np.array(moons.class_names)[moons.train.labels]
-    centroids = NearestCentroid().fit(raw, names)
-    alone, with_data = import_prototypes(centroids), import_prototypes(centroids, dataset=MOONS)
-    assert (alone.class_names, with_data.class_names) == (("lower", "upper"), ("upper", "lower"))
-    np.testing.assert_array_equal(alone.predict(raw), centroids.predict(raw))
-    assert alone.metrics == {}
-    assert idwbench.model_card(alone)["dataset"] is None
-    assert idwbench.model_card(with_data)["dataset"]["label"] == "two_moons"
-
-
 def test_class_names_in_another_order_than_those_of_the_data_tell_which_column_is_which(moons):
     raw, names = moons.scaling.invert(moons.train.inputs), moons.class_names[::-1]
     values = np.array([[0.9, 0.1], [0.2, 0.8], [0.4, 0.6]])
@@ -181,6 +169,10 @@ def test_class_names_in_another_order_than_those_of_the_data_tell_which_column_i
     for given, labels in (({}, ["lower", "upper", "lower"]), ({"class_names": names}, ["upper", "lower", "upper"])):
         labelled = import_prototypes(KEYS, labels=[1, 0, 1], dataset=MOONS, **given)  # numbers of the classes, from 0
         np.testing.assert_array_equal(labelled.predict(KEYS), labels)
+    centroids = NearestCentroid().fit(raw, np.array(moons.class_names)[moons.train.labels])
+    alone = import_prototypes(centroids)
+    assert alone.class_names == ("lower", "upper") and idwbench.model_card(alone)["dataset"] is None
+    np.testing.assert_array_equal(alone.predict(raw), centroids.predict(raw))
 
 
 def test_prototypes_may_be_in_scaled_units_and_images(moons):

@@ -6,11 +6,10 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from kinds import KINDS, PROTOTYPES, RECORDED, RESUMED, TIMED, TRAINED
+from kinds import KINDS, RECORDED, RESUMED, TIMED, TRAINED
 from torch import nn
 
 from idwbench.errors import RecordingError
-from idwbench.models.modules import PrototypeNetwork
 from idwbench.runs.metrics import HEADLINES, METRICS
 from idwbench.runs.protocol import learning_rate
 from idwbench.training.checkpoints import CheckpointFile
@@ -87,16 +86,6 @@ def test_the_curve_has_every_epoch_and_ends_at_the_metrics(kind, folder, whole):
     for key, value in result.curve[-1].values.items():
         if key[0] != "train":
             assert value == pytest.approx(result.metrics[key], rel=1e-5)
-
-
-@each(PROTOTYPES)
-def test_prototypes_have_the_metrics_of_their_arrays(kind, folder, whole):
-    (config, dataset), (result, _) = kind.load(folder), whole(kind)
-    network = PrototypeNetwork.of(config.model.method_record, config.model.parameters, result.arrays)
-    assert result.n_parameters == sum(array.size for array in result.arrays.values())
-    for name, split in dataset.splits.items():
-        expected = dataset.metrics(name, network.outputs(split.inputs))
-        assert {key: result.metrics[key] for key in expected} == pytest.approx(expected, rel=1e-5)
 
 
 @each({**TRAINED, **RECORDED})

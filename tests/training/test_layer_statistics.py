@@ -102,15 +102,6 @@ def test_scores_and_weights_of_the_first_step_are_those_of_the_formula(texts):
         assert statistic[0, layers.index("block 1")] == pytest.approx(np.mean(values), rel=TOLERANCE)
 
 
-def test_metrics_are_those_of_the_last_step(texts):
-    for name in LAYER_STATISTICS:
-        statistic, layers = table(texts.run.arrays, name)
-        has = {layer for layer, metric in texts.run.metrics if metric == name}
-        assert has == {"embedding", "block 1", "block 2", "head"} if name == "gradient_norm" else {"block 1", "block 2"}
-        for layer in has:
-            assert texts.run.metrics[layer, name] == statistic[-1, layers.index(layer)]
-
-
 def test_a_head_of_prototypes_has_scores_and_layers_of_an_encoder_have_gradients_alone():
     config = network_run(**IDW_HEAD, statistics=True)
     arrays = train_run(config, images()).arrays
@@ -143,14 +134,6 @@ def test_the_gradients_through_an_additive_score_are_those_of_its_keys_and_weigh
     own = [one.grad.flatten() for name, one in network.head.named_parameters() if name != "values"]
     assert len(own) == 4
     assert statistics.metrics()["head", "score_gradient_norm"] == pytest.approx(float(torch.cat(own).norm()), rel=1e-5)
-
-
-@pytest.mark.parametrize("settings", [{"head": "fc_relu", "weighting": "softmax"}, {"weighting": "sparsemax"}])
-def test_heads_with_other_weightings_have_learned_numbers_and_statistics(settings):
-    config = network_run(**{**IDW_HEAD, **settings}, learned_temperature=True, statistics=True, patches=0)
-    arrays = train_run(config, images()).arrays
-    assert arrays["head.learned.log_temperature"] != 0
-    assert np.isfinite(table(arrays, "weight_entropy")[0][:, 2]).all()
 
 
 def test_weights_that_are_no_probabilities_have_no_entropy_and_a_step_is_measured_once():
