@@ -17,7 +17,7 @@ from idwbench.estimators.prototypes import AbstractPrototypeEstimator
 from idwbench.estimators.training import Rows, plain
 from idwbench.models.array_weights import softmax
 from idwbench.models.demands import Demand, demand_settings
-from idwbench.models.patch_records import solved_repairs
+from idwbench.models.patch_solution import solved_repairs
 from idwbench.models.radii import Rows as PatchRows
 
 __all__ = ["PrototypeClassifier"]
@@ -169,17 +169,16 @@ class PrototypeClassifier(ClassifierMixin, AbstractPrototypeEstimator):  # type:
         Raises:
             ValueError: not one valid input, an unknown label, or a patch that cannot hold together with earlier ones.
         """
-        query = self._one_row(x)[0]
+        query, base, rows = self._one_row(x)[0], self._base(), None
         try:
-            rows = None
             if (X is None) != (y is None):
                 raise ValueError(f"{'y' if y is None else 'X'}: training inputs and labels are given together")
             if X is not None:
                 check_consistent_length(X, y)
-                rows = PatchRows(self._inputs(X), self._numbers(column_or_1d(y)))
+                rows = PatchRows(base, self._inputs(X), self._numbers(column_or_1d(y)))
             given = {"label": int(self._numbers([label])[0]), **demand_settings(**settings)}
-            demand = Demand(query=query, name="x", **given)
-            repairs = solved_repairs(self._base(), [*self._repairs().demands(), demand], rows)
+            demand = Demand(query=query, name="x", x=query.astype(np.float64).tolist(), **given)
+            repairs = solved_repairs(base, [*self._repairs().demands(), demand], rows)
         except PatchError as error:
             raise ValueError(error.render(".".join(map(str, error.location)))) from None
         patched = copy.deepcopy(self)

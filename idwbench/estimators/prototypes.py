@@ -29,7 +29,7 @@ from idwbench.estimators.training import (
     training_seed,
 )
 from idwbench.models.array_weights import AnswerTerms, ArrayNetwork
-from idwbench.models.patch_records import Repairs
+from idwbench.models.demands import Repairs
 from idwbench.models.patches import PatchPrototypes
 from idwbench.runs.kinds.prototypes import TABLE_DEFAULTS
 

@@ -64,9 +64,9 @@ def fitted_estimator(model: SavedModel) -> Any:
         fitted = PrototypeRegressor.from_prototypes(arrays.keys, values, intercept=mean, **given)
     if len(model.repairs):
         if model.class_names:
-            repairs = model.repairs.reordered(order)
+            repairs = model.repairs.changed(lambda outputs: outputs[order], np.argsort(order).tolist())
         else:  # what is not the intercept is part of the values, since weights sum to 1
-            repairs = model.repairs.scaled(targets.std, mean - fitted.intercept_)
+            repairs = model.repairs.changed(lambda outputs: outputs * targets.std + mean - fitted.intercept_)
         fitted.patches_ = repairs.content()
     fitted.model_card_ = card_text(saved_model_card(model))
     return _behind_scaler(fitted, model.scaling)

@@ -1,25 +1,27 @@
 """Demands on a network: what the output at an input must be, how far its patch may reach, and what came of it.
 
-Model files record them, see `idwbench.models.patch_records`.
+The demands of a model are one list, `Repairs`, which model files record.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from idwbench.errors import PatchError
-from idwbench.models.patches import Floats
+from idwbench.errors import ModelFileError, PatchError
+from idwbench.models.array_weights import ArrayNetwork
+from idwbench.models.patches import Floats, PatchPrototypes, exact_shape
 
-__all__ = ["DEFAULT_STEEPNESS", "STEEPEST", "Demand", "demand_settings"]
+__all__ = ["DEFAULT_STEEPNESS", "STEEPEST", "Demand", "Repairs", "demand_settings", "earlier_repairs"]
 
-_DEFAULT_MARGIN, DEFAULT_STEEPNESS = 2.0, 32.0
-# Of weak models, whose logits differ little, a margin of 2 alone gives a probability below one half.
-_LEAST_PROBABILITY = 0.7
+# Of weak models, whose logits differ little, the margin alone gives a probability below one half.
+_DEFAULT_MARGIN, DEFAULT_STEEPNESS, _LEAST_PROBABILITY = 2.0, 32.0, 0.7
 # The largest power of `idw`, too.
 STEEPEST = 1e12
 # The part of Δ by which the smallest winning value exceeds that of the tie, and the part of the largest logit by which
@@ -123,24 +125,30 @@ class Demand(BaseModel):
         """Whether η is solved for; otherwise a formula gives it."""
         return self.kind in ("local", "exact")
 
+    def fits(self, n_outputs: int, is_classification: bool) -> bool:
+        """Return whether it can be one of a model with so many outputs."""
+        labels = [one for one in (self.label, self.label_before) if one is not None]
+        if is_classification:
+            return self.label is not None and self.target is None and 0 <= min(labels) <= max(labels) < n_outputs
+        return not labels and self.target is not None and len(self.target) == n_outputs
+
     def lacks(self, logits: Floats) -> tuple[float, Floats]:
-        """Return by how much the label's logit among `logits` (classes,) is too small, and the derivatives by these."""
+        """Return by how much the label's logit among `logits` (classes,) is too small, and the derivatives by these.
+
+        It must exceed the largest of the others by a margin, and their log Σ exp by the log-odds of a probability.
+        """
         assert self.label is not None
         own = np.eye(len(logits))[self.label]
         others = np.where(own == 1, -np.inf, logits)
-        total, largest = float(np.logaddexp.reduce(others)), float(others.max())
-        probability = self.amount if self.criterion == "confidence" else _LEAST_PROBABILITY
-        by_probability, by_margin = total + math.log(probability / (1 - probability)), largest + self.amount
-        is_stricter = self.criterion == "wins" and self.amount > 0 and by_probability > by_margin
-        if self.criterion == "confidence" or is_stricter:
+        total = float(np.logaddexp.reduce(others))
+        margin, probability = self.amount, _LEAST_PROBABILITY if self.criterion == "wins" and self.amount else 0.0
+        if self.criterion == "confidence":
+            margin, probability = -math.inf, self.amount
+        by_margin = float(others.max()) + margin
+        by_probability = total + (math.log(probability / (1 - probability)) if probability else -math.inf)
+        if by_probability > by_margin:
             return by_probability - float(logits[self.label]), np.exp(others - total) - own
         return by_margin - float(logits[self.label]), np.eye(len(logits))[others.argmax()] - own
-
-    def holds(self, outputs: Floats) -> bool:
-        """Return whether outputs (outputs,) have the label as their largest, or the target."""
-        if self.label is not None:
-            return int(outputs.argmax()) == self.label
-        return bool(np.allclose(outputs, np.array(self.target), rtol=_TOLERANCE, atol=_TOLERANCE))
 
     def is_met(self, outputs: Floats) -> bool:
         """Return whether outputs (outputs,) meet the demand."""
@@ -148,31 +156,45 @@ class Demand(BaseModel):
             return self.holds(outputs)
         return self.lacks(outputs)[0] <= _TOLERANCE * self.amount + _ROUNDING * float(np.abs(outputs).max())
 
-    def eta(self, logits: Floats, ratio: float, printed: float) -> float:
-        """Return η of the patch if it were the only one.
+    def holds(self, outputs: Floats) -> bool:
+        """Return whether outputs (outputs,) have the label as their largest, or the target."""
+        if self.label is not None:
+            return int(outputs.argmax()) == self.label
+        return bool(np.allclose(outputs, np.array(self.target), rtol=_TOLERANCE, atol=_TOLERANCE))
 
-        At q the patch leaves κ z_k of the other logits, with κ = 1 of a local patch, which adds what it takes away, and
-        κ = ρ/(1 + ρ) of an exact one; η/(1 + ρ) is what the label then lacks.
+    def value_alone(self, outputs: Floats, log_sum: float, log_peak: float, steepness: float) -> Floats:
+        """Return the value (outputs,) of its prototype if it were the only one.
+
+        At q, where S and w₀ have the ratio ρ, the patch leaves κ z_k of the other logits, with κ = 1 of a local patch,
+        which adds what it takes away, and κ = ρ/(1 + ρ) of an exact one; η/(1 + ρ) is what the label then lacks. Eq. 7
+        as printed has ε + ε^p in place of ε.
 
         Args:
-            logits: z(q), (classes,).
-            ratio: ρ = S(q)/w₀.
-            printed: What Eq. 7 as printed has for ε, ε + ε^p, in units of ε.
+            outputs: z(q), (outputs,).
+            log_sum: log S(q).
+            log_peak: log w₀ of the prototype.
+            steepness: s of the prototype.
 
         Raises:
             PatchError: the label would not win with the probability that is wanted.
         """
-        assert self.label is not None
-        kept = logits * (1.0 if self.kind in ("local", "authors") else ratio / (1 + ratio))
+        ratio = float(np.exp(min(log_sum - log_peak, 700.0)))
+        if self.label is None:
+            target = np.array(self.target)
+            return np.asarray(target + ratio * (target - outputs))
+        kept = outputs * (1.0 if self.kind in ("local", "authors") else ratio / (1 + ratio))
         gap = float(np.delete(kept, self.label).max() - kept[self.label])
-        if not self.is_free:
-            return (1 + ratio) * gap * (printed if self.kind == "printed" else 1.0)
         lacks, size = self.lacks(kept)[0], float(np.abs(kept).max()) or 1.0
-        if self.amount and lacks <= gap:
+        if self.criterion == "confidence" and lacks <= gap:
             needed = 1 / (1 + math.exp(lacks - gap) * (1 - self.amount) / self.amount)
             problem = f"the label would not win with probability {self.amount:g}, it needs above {needed:.6g}"
             raise PatchError(problem, location=("confidence",))
-        return (1 + ratio) * max(lacks + (_AMPLE * size if self.amount else _WINNING * (abs(gap) or size)), 0.0)
+        if self.is_free:
+            lacks = max(lacks + (_AMPLE * size if self.amount else _WINNING * (abs(gap) or size)), 0.0)
+        elif self.kind == "printed":
+            lacks *= 1 + math.exp(-log_peak * (steepness - 1))
+        value = np.asarray((1 + ratio) * lacks * np.eye(len(outputs))[self.label])
+        return np.asarray(value + outputs) if self.kind == "local" else value
 
 
 def demand_settings(
@@ -199,10 +221,16 @@ def demand_settings(
         raise PatchError(f"expected local, exact, printed or authors, got '{kind}'", location=("kind",))
     given = {"radius": None if radius == "auto" else radius, "steepness": steepness}
     given |= {"margin": margin, "confidence": confidence}
-    numbers = {name: _number(name, value) for name, value in given.items() if value is not None}
-    settings: dict[str, Any] = {"kind": kind, "steepness_is_chosen": "steepness" not in numbers}
+    settings: dict[str, Any] = {"kind": kind, "steepness_is_chosen": steepness is None}
     settings |= {} if kind == "local" else {"amount": 0.0}
-    for name, number in numbers.items():
+    for name, value in given.items():
+        if value is None:
+            continue
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            expected = "a number or auto" if name == "radius" else "a number"
+            raise PatchError(f"expected {expected}, got {value!r}", location=(name,)) from None
         if kind != "local" and name in ("radius", "steepness"):
             raise PatchError("an exact patch has its own", location=(name,))
         if kind in ("printed", "authors"):
@@ -215,9 +243,124 @@ def demand_settings(
     return settings
 
 
-def _number(name: str, value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        expected = "a number or auto" if name == "radius" else "a number"
-        raise PatchError(f"expected {expected}, got {value!r}", location=(name,)) from None
+@dataclass(frozen=True)
+class Repairs:
+    """The patches of a model: its demands, in the order in which they were asked for."""
+
+    records: tuple[Demand, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    @classmethod
+    def parse(
+        cls,
+        contents: Sequence[Mapping[str, Any]],
+        inputs: NDArray[np.float32],
+        values: Floats,
+        *,
+        is_classification: bool = True,
+    ) -> Repairs:
+        """Return the repairs in a model file, see `content`.
+
+        Raises:
+            ModelFileError: a record is damaged or does not fit.
+        """
+        records, own = [], iter(values)
+        for number, (content, row) in enumerate(zip(contents, inputs, strict=False), start=1):
+            problem: PatchError | str = "it does not fit the outputs of the model"
+            try:
+                record = Demand(**{"x": None, **content, "query": row})
+                if record.fits(values.shape[1], is_classification):
+                    problem = ""
+            except ValidationError as error:
+                problem = f"{error.errors()[0]['loc'][0]}: {error.errors()[0]['msg']}"
+            except PatchError as error:
+                problem = error
+            if problem:
+                raise ModelFileError(f"damaged record of patch {number}: {problem}")
+            records.append(record.model_copy(update={"value": next(own, None)} if record.has_prototype else {}))
+        n_prototypes = sum(record.has_prototype for record in records)
+        if len(inputs) != len(contents) or len(values) != n_prototypes:
+            problem = f"{len(contents)} patches with {n_prototypes} prototypes are recorded, "
+            raise ModelFileError(f"{problem}but {len(inputs)} inputs and {len(values)} values found")
+        return cls(tuple(records))
+
+    def content(self) -> dict[str, Any]:
+        """Return the arguments of `parse` for these repairs, as plain values and arrays."""
+        contents = [record.model_dump(exclude_none=True) for record in self.records]
+        return {"contents": contents, "inputs": self.inputs, "values": self.values}
+
+    @property
+    def inputs(self) -> NDArray[np.float32]:
+        """The inputs (demands, features), scaled."""
+        return np.stack([record.query for record in self.records]) if self.records else np.empty((0, 0), np.float32)
+
+    @property
+    def values(self) -> Floats:
+        """The values (prototypes, outputs) of the demands that have a prototype."""
+        values = [record.value for record in self.records if record.value is not None]
+        return np.stack(values) if values else np.empty((0, 0))
+
+    def changed(self, change: Callable[[Floats], Floats], labels: Sequence[int] = ()) -> Repairs:
+        """Return the repairs of a model whose outputs are others.
+
+        Args:
+            change: Returns the new outputs (outputs,) for the former ones.
+            labels: The new number of each class.
+        """
+        records = []
+        for one in self.records:
+            pairs = (("label", one.label), ("label_before", one.label_before))
+            fields: dict[str, Any] = {name: labels[label] for name, label in pairs if label is not None}
+            if one.target is not None:
+                fields["target"] = change(np.array(one.target)).tolist()
+            fields["value"] = None if one.value is None else change(one.value)
+            records.append(one.model_copy(update=fields))
+        return Repairs(tuple(records))
+
+    def without(self, where: NDArray[np.bool_]) -> Repairs:
+        """Return the repairs without some prototypes, `where` (prototypes,) is true; the demands stay."""
+        nothing, removed = {"log_peak": None, "radius": None, "value": None}, iter(where.tolist())
+        is_removed = [one.has_prototype and next(removed) for one in self.records]
+        pairs = zip(self.records, is_removed, strict=True)
+        return Repairs(tuple(one.model_copy(update=nothing if gone else {}) for one, gone in pairs))
+
+    def demands(self) -> list[Demand]:
+        """Return the demands as they were before they were solved; messages call them ``patch 1`` and so on."""
+        return [one.unsolved(f"patch {number}") for number, one in enumerate(self.records, start=1)]
+
+    def numbers(self, n_learned: int) -> NDArray[np.int64]:
+        """Return for each prototype (learned + patches,) the number of its patch, from 1; 0 for a learned one."""
+        own = [number for number, record in enumerate(self.records, start=1) if record.has_prototype]
+        return np.array([0] * n_learned + own, np.int64)
+
+    def prototypes(self, n_features: int, n_outputs: int) -> PatchPrototypes:
+        """Return the prototypes."""
+        own = [one for one in self.records if one.has_prototype]
+        parts = [(one.query, one.value, one.log_peak, one.radius, one.steepness) for one in own]
+        return PatchPrototypes.of(parts, n_features, n_outputs)
+
+
+def earlier_repairs(base: ArrayNetwork, contents: Sequence[Mapping[str, Any]], keys: Floats, values: Floats) -> Repairs:
+    """Return the repairs in a model file of versions 1 to 3, where patches were the last keys and values.
+
+    Their prototypes have the weight of the network's own; demands for the logits to be kept become exact patches when
+    they are solved again.
+
+    Raises:
+        ModelFileError: a record is damaged.
+    """
+    criteria = {"margin": "wins", "logit_margin": "margin", "confidence": "confidence"}
+    shape = dict(zip(("log_peak", "radius", "steepness"), exact_shape(base), strict=True))
+    converted = []
+    for number, content in enumerate(contents, start=1):
+        # Version 0.1.0 had other names for the criterion and the amount requested.
+        criterion = content.get("criterion", content.get("demand"))
+        amount = content.get("amount_requested", content.get("amount_asked"))
+        if criterion not in criteria or "x" not in content or "label" not in content:
+            raise ModelFileError(f"damaged record of patch {number}")
+        wanted = {"criterion": criteria[criterion], "amount": 0.0 if criterion == "margin" else amount}
+        given = {name: content.get(name) for name in ("x", "label", "label_before")}
+        converted.append(given | {"kind": "exact"} | wanted | shape)
+    return Repairs.parse(converted, keys.astype(np.float32), values)

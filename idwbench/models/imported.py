@@ -19,10 +19,10 @@ from idwbench.data.folder import resolve_files
 from idwbench.data.loading import load_dataset
 from idwbench.errors import DatasetError, ModelFileError, PatchError, did_you_mean
 from idwbench.files import file_sha256
+from idwbench.models.demands import Repairs
 from idwbench.models.inputs import find_label
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.neighbours import nearest
-from idwbench.models.patch_records import Repairs
 from idwbench.models.saved_model import SavedModel, task_metrics
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.datasets import UnknownConfig
@@ -278,7 +278,8 @@ def _with_patches(
         raise ModelFileError(problem, hint="import the estimator before it is patched, or without a data set")
     repairs = Repairs.parse(**content, is_classification=bool(model.class_names))
     if class_names is not None:
-        repairs = repairs.reordered(np.array([class_names.index(name) for name in model.class_names]))
+        order = np.array([class_names.index(name) for name in model.class_names])
+        repairs = repairs.changed(lambda outputs: outputs[order], np.argsort(order).tolist())
     return replace(model, repairs=repairs)
 
 

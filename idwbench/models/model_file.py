@@ -29,9 +29,9 @@ from idwbench.data.dataset import Scaling, array_sha256
 from idwbench.errors import ConfigError, ModelFileError, PatchError
 from idwbench.files import check_model_path, read_file, write_file
 from idwbench.models.array_weights import ArrayNetwork
+from idwbench.models.demands import Repairs, earlier_repairs
 from idwbench.models.model_card import CARD_NAME, ModelFacts, card_text, parse_facts, public_card, saved_model_card
 from idwbench.models.modules import PrototypeNetwork
-from idwbench.models.patch_records import Repairs, earlier_repairs
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.models import ModelConfig

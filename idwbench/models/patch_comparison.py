@@ -24,13 +24,13 @@ from idwbench.data.dataset import Split
 from idwbench.errors import PatchError
 from idwbench.models.array_weights import ArrayNetwork, calibration_error, softmax
 from idwbench.models.demands import DEFAULT_STEEPNESS, Demand
-from idwbench.models.effects import NOISE, shifted
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.neighbours import several_nearest, squared_distances
 from idwbench.models.patch_solution import prototypes_alone, solve
 from idwbench.models.patch_study import CRITERIA, Labels, Study
 from idwbench.models.patches import Floats, PatchPrototypes
 from idwbench.models.radii import Fence, Rows, largest_cap
+from idwbench.models.repair import NOISE, shifted
 from idwbench.runs.metrics import PATCH_MEASURES, PATCH_WAYS
 
 __all__ = ["Retrain", "compare_ways"]
@@ -126,7 +126,8 @@ class _Comparison:
         retrain: Retrain | None,
     ) -> None:
         self._base, self._test, self._retrain = base, data["test"], retrain
-        self._rows = Rows(data["train"].inputs, data["train"].labels)
+        self._sizes = base.keys.shape[1], base.values.shape[1]
+        self._rows = Rows(base, data["train"].inputs, data["train"].labels)
         answers = base.states(self._test.inputs).outputs.argmax(1)
         self._wrong = np.flatnonzero(answers != self._test.labels)[:n_cases]
         self.queries, self.labels = self._test.inputs[self._wrong], self._test.labels[self._wrong]
@@ -141,8 +142,8 @@ class _Comparison:
         self._copies = np.arange(len(self._test), len(points)).reshape(copies.shape[:2])
         self._points, self._states = points, base.states(points)
         self._sq_dist = squared_distances(points, self.queries)
-        fence = Fence.of(base, self._rows, self.queries, np.zeros(1))
-        self._fence, self.nearest = fence.right(), np.sqrt(fence.sq_dist.min(0))
+        self.nearest = np.sqrt(squared_distances(self._rows.inputs, self.queries).min(0))
+        self._fence = Fence.right(self._rows, self.queries)
         self._cap = largest_cap(self._rows.inputs)
         self._patches = cache(self._solved)
 
@@ -208,14 +209,15 @@ class _Comparison:
         demands = [Demand(query=query, label=label, **settings) for query, label in pairs]
         try:
             if n is not None:
-                return None if way in _NOT_TOGETHER else solve(self._base, demands[:n], self._rows).prototypes
+                if way in _NOT_TOGETHER:
+                    return None
+                return solve(self._base, demands[:n], self._rows).prototypes(*self._sizes)
             patches = prototypes_alone(self._base, demands, self._states.take(self._wrong))
         except PatchError:
             return None
         if way in _PAPER:
             return patches
-        limits = self._fence.largest_radii(patches).min(0, initial=np.inf)
-        return replace(patches, radii=np.minimum(limits, self._cap))
+        return replace(patches, radii=np.minimum(self._fence.largest_radii(patches), self._cap))
 
     def _fine_tuned(self, cases: slice) -> Floats:
         base = self._base

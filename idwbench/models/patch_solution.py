@@ -11,20 +11,21 @@ system of linear equations.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 
 from idwbench.errors import PatchConflictError, PatchError
 from idwbench.models.array_weights import ArrayNetwork, States
-from idwbench.models.demands import Demand
+from idwbench.models.certificates import certified_radius, reach
+from idwbench.models.demands import Demand, Repairs
 from idwbench.models.neighbours import squared_distances
 from idwbench.models.patches import OTHER_PEAK, Floats, PatchPrototypes, exact_shape, log_peak
 from idwbench.models.radii import Fence, Mask, Rows, error_slack, largest_cap
 
-__all__ = ["Solution", "prototypes_alone", "solve"]
+__all__ = ["prototypes_alone", "solve", "solved_repairs"]
 
 # No value may exceed this many times the largest of a patch alone: beyond it two patches only cancel each other.
 _LARGEST_GROWTH, _LARGEST_VALUE = 1e3, 1e100
@@ -34,25 +35,37 @@ _BEYOND, _SHRINK = 1e-6, 0.98
 _ROUNDS = 100
 
 
-@dataclass(frozen=True)
-class Solution:
-    """The patches of some demands.
+def solved_repairs(
+    base: ArrayNetwork, demands: Sequence[Demand], rows: Rows | None = None, *, merge: bool = False
+) -> Repairs:
+    """Return the repairs that meet all demands, with their certificates; none if the network meets them all.
 
-    Attributes:
-        has_prototype: (demands,), whether each has a prototype: not if the network meets it, or another patch does.
-        prototypes: Those of the demands that have one, in their order.
+    Without rows, whose range is that of the data, there is no reach. Raises as `solve`.
     """
+    repairs = solve(base, demands, rows, merge=merge)
+    patches = repairs.prototypes(base.keys.shape[1], base.values.shape[1])
+    if not len(patches):
+        return Repairs()
+    box = None if rows is None else np.stack([rows.inputs.min(0), rows.inputs.max(0)]).astype(np.float64)
+    places, records = iter(range(len(patches))), []
+    for record, outputs in zip(repairs.records, base.states(repairs.inputs).outputs, strict=True):
+        certain: dict[str, float | None] = {}
+        if record.has_prototype and box is not None:
+            farthest = float(np.linalg.norm(np.abs(record.query - box).max(0)))
+            certain["reach"] = reach(base, patches, next(places), farthest)
+        if record.label is not None:
+            certain["label_before"] = int(outputs.argmax())
+            certain["certified_radius"] = certified_radius(base, patches, record.query, record.label)
+        records.append(record.model_copy(update=certain))
+    return Repairs(tuple(records))
 
-    has_prototype: Mask
-    prototypes: PatchPrototypes
 
-
-def solve(base: ArrayNetwork, demands: Sequence[Demand], rows: Rows | None = None, *, merge: bool = False) -> Solution:
-    """Return the patches that meet all demands.
+def solve(base: ArrayNetwork, demands: Sequence[Demand], rows: Rows | None = None, *, merge: bool = False) -> Repairs:
+    """Return the demands with the patches that meet them all; none for one that the network or another patch meets.
 
     Args:
         base: The network.
-        demands: What it must give, at least one.
+        demands: What it must give.
         rows: Rows whose right predictions must stay; needed for radii that are not given.
         merge: Whether demands for one label share a prototype where all still hold.
 
@@ -61,23 +74,28 @@ def solve(base: ArrayNetwork, demands: Sequence[Demand], rows: Rows | None = Non
         PatchError: a demand that this network cannot meet, or no rows for a radius.
     """
     first = {one.identity: place for place, one in reversed(list(enumerate(demands)))}  # equal ones are one
-    order = np.array([first[identity] for identity in sorted(first)])
-    ordered = [demands[place] for place in order]
-    states = base.states(np.stack([demand.query for demand in ordered]))
-    pairs = zip(ordered, states.outputs, strict=True)
-    needs = np.array([demand.kind != "keep" and not demand.is_met(outputs) for demand, outputs in pairs])
-    has_prototype = np.zeros(len(demands), np.bool_)
-    if not needs.any():
-        return Solution(has_prototype, PatchPrototypes.none(base.keys.shape[1], base.values.shape[1]))
-    while True:
+    order = np.array([first[identity] for identity in sorted(first)], np.int64)
+    ordered, solved = [demands[place] for place in order], list(demands)
+    states = base.states(np.array([one.query for one in ordered]).reshape(-1, base.keys.shape[1]))
+    needs = _unmet(ordered, states.outputs)
+    while needs.any():
         problem = _Problem(base, ordered, states, needs, rows)
         own, patches = problem.solved(merge)
-        if not (disturbed := problem.disturbed(patches, own)).any():
-            break
-        needs[~needs] = disturbed
-    places = order[needs][own]
-    has_prototype[places] = True
-    return Solution(has_prototype, patches.take(np.argsort(places)))
+        if (disturbed := _unmet(problem.met, problem.at_met(own).patched(patches))).any():
+            needs[~needs] = disturbed
+            continue
+        shapes = np.stack([patches.log_peaks, patches.radii, patches.steepness], axis=1).tolist()
+        for place, value, shape in zip(order[needs][own], patches.values, shapes, strict=True):
+            found = dict(zip(("log_peak", "radius", "steepness"), shape, strict=True))
+            solved[place] = solved[place].model_copy(update={**found, "value": value})
+        break
+    return Repairs(tuple(solved))
+
+
+def _unmet(demands: Iterable[Demand], outputs: Floats) -> Mask:
+    """Return which demands (n,) outputs (n, outputs) do not meet; what must only stay is none of them."""
+    pairs = zip(demands, outputs, strict=True)
+    return np.array([one.kind != "keep" and not one.is_met(row) for one, row in pairs], np.bool_)
 
 
 class _Problem:
@@ -93,42 +111,48 @@ class _Problem:
         self.alone = prototypes_alone(base, self.demands, self.states)
         self.largest = _LARGEST_GROWTH * float(np.abs(self.alone.values).max() + np.abs(self.states.outputs).max())
         self.is_widest = np.isnan(self.alone.radii)
-        if rows is None and self.is_widest.any():
-            raise PatchError("the largest radius needs the training data", location=("radius",), hint="give a number")
-        keys, targets = self.alone.keys, self.labels if self.is_classification else states.outputs
-        slack = error_slack(targets[:0] if rows is None else rows.targets)
-        sq_dist = squared_distances(np.stack([one.query for one in demands]), keys.astype(np.float64))
+        queries = np.stack([one.query for one in demands])
+        sq_dist = squared_distances(queries, self.alone.keys.astype(np.float64))
         self.sq_dist = sq_dist[needs]
-        at_demands = self._at_demands(states, needs, sq_dist, slack)
+        at_demands = self._at_demands(states, needs, sq_dist, rows)
         self.fences = [at_demands.take(~needs)]
-        if rows is not None and self.is_widest.any():
-            training, cap = Fence.of(base, rows, keys, slack).right(), largest_cap(rows.inputs)
-            # The weights of `idw` are powers of the distance themselves.
-            is_free = np.array([one.steepness_is_chosen and base.method.name != "idw" for one in self.demands])
-            least = np.where(self.is_widest & is_free, training.least_steepness(self.alone, cap), 0.0)
-            self.alone = replace(self.alone, steepness=np.maximum(self.alone.steepness, least))
-            limits = np.concatenate([one.largest_radii(self.alone) for one in (training, at_demands)]).min(0)
-            if (limits == 0)[self.is_widest].any():
-                raise self._conflict()
-            limits = np.minimum(limits, cap)
-            if np.isinf(limits[self.is_widest]).any():
-                problem = "the largest radius needs different rows of the training data"
-                raise PatchError(problem, location=("radius",), hint="give a number")
-            self.alone = replace(self.alone, radii=np.where(self.is_widest, limits, self.alone.radii))
-            self.fences.append(training.near(self.alone))
+        if not self.is_widest.any():
+            return
+        if rows is None:
+            raise PatchError("the largest radius needs the training data", location=("radius",), hint="give a number")
+        training, cap = Fence.right(rows, self.alone.keys), largest_cap(rows.inputs)
+        # The weights of `idw` are powers of the distance themselves.
+        is_free = np.array([one.steepness_is_chosen and base.method.name != "idw" for one in self.demands])
+        least = np.where(self.is_widest & is_free, training.least_steepness(self.alone, cap), 0.0)
+        self.alone = replace(self.alone, steepness=np.maximum(self.alone.steepness, least))
+        limits = np.minimum(training.largest_radii(self.alone), at_demands.largest_radii(self.alone))
+        limits = np.where(self.is_widest, np.minimum(limits, cap), self.alone.radii)
+        if not limits.all():
+            raise self._conflict()
+        if np.isinf(limits).any():
+            problem = "the largest radius needs different rows of the training data"
+            raise PatchError(problem, location=("radius",), hint="give a number")
+        self.alone = replace(self.alone, radii=limits)
+        self.fences.append(training.near(self.alone))
 
-    def _at_demands(self, states: States, needs: Mask, sq_dist: Floats, slack: Floats) -> Fence:
+    def _at_demands(self, states: States, needs: Mask, sq_dist: Floats, rows: Rows | None) -> Fence:
         """Return the fence of the inputs with their own patches, at a distance of ∞; they keep half of their leads."""
-        states, sq_dist = States(states.log_sum.copy(), states.outputs.copy()), sq_dist.copy()
-        states.log_sum[needs] = np.logaddexp(states.log_sum[needs], self.alone.log_peaks)
-        shares = np.exp(self.alone.log_peaks - states.log_sum[needs])[:, None]
-        states.outputs[needs] += shares * (self.alone.values - states.outputs[needs])
+        log_sum, outputs, sq_dist = states.log_sum.copy(), states.outputs.copy(), sq_dist.copy()
+        log_sum[needs] = np.logaddexp(log_sum[needs], self.alone.log_peaks)
+        shares = np.exp(self.alone.log_peaks - log_sum[needs])[:, None]
+        outputs[needs] += shares * (self.alone.values - outputs[needs])
         sq_dist[np.flatnonzero(needs), np.arange(needs.sum())] = np.inf
         if not self.is_classification:
-            return Fence(sq_dist, states, states.outputs, np.broadcast_to(slack, states.outputs.shape))
-        fence = Fence(sq_dist, states, np.array([one.label for one in self._all]), np.zeros((len(needs), 1)))
-        is_wanted = np.array([one.kind != "keep" for one in self._all])
-        return replace(fence, slack=np.where(is_wanted, np.maximum(fence.leads(), 0.0) / 2, 0.0)[:, None])
+            slack = error_slack(outputs[:0] if rows is None else rows.targets)
+            return Fence(sq_dist, States(log_sum, outputs), outputs, np.broadcast_to(slack, outputs.shape))
+        labels, is_wanted = np.array([(one.label, one.kind != "keep") for one in self._all]).T
+        fence = Fence(sq_dist, States(log_sum, outputs), labels, np.zeros((len(needs), 1)))
+        leads = np.maximum(fence.leads(outputs).min(1), 0.0)
+        return replace(fence, slack=np.where(is_wanted, leads / 2, 0.0)[:, None])
+
+    def at_met(self, own: Mask) -> Fence:
+        """Return the fence of the demands that the network meets, for the patches of `own` (n,)."""
+        return self.fences[0].take(slice(None), own)
 
     def solved(self, merge: bool) -> tuple[Mask, PatchPrototypes]:
         """Return which demands (n,) have prototypes, few if inputs of one label share them, and the patches."""
@@ -158,23 +182,18 @@ class _Problem:
 
     def _patches(self, own: Mask) -> PatchPrototypes:
         """Return the patches of `own` (n,), with radii that harm no row, and values with which all demands hold."""
-        patches, is_widest = self.alone.take(own), self.is_widest[own]
-        fences = [fence.take(slice(None), own) for fence in self.fences]
+        patches, fences = self.alone.take(own), [fence.take(slice(None), own) for fence in self.fences]
         while True:
             patches = replace(patches, values=self._values(patches, own))
-            harmful = is_widest & np.any([fence.harmful(patches) for fence in fences], axis=0)
+            harmful = self.is_widest[own] & np.any([fence.harmful(patches) for fence in fences], axis=0)
             if not harmful.any():
                 break
             patches = replace(patches, radii=np.where(harmful, _SHRINK * patches.radii, patches.radii))
         is_kept = np.array([demand.kind == "keep" for demand in self.met], np.bool_)
-        if (fences[0].broken(fences[0].patched(patches)) & is_kept).any():
+        kept = fences[0].take(is_kept)
+        if (kept.leads(kept.patched(patches)) <= 0).any():
             raise self._conflict()
         return patches
-
-    def disturbed(self, patches: PatchPrototypes, own: Mask) -> Mask:
-        """Return which demands (n,) that the network alone meets need patches beside those of `own`."""
-        pairs = zip(self.met, self.fences[0].take(slice(None), own).patched(patches), strict=True)
-        return np.array([one.kind != "keep" and not one.is_met(outputs) for one, outputs in pairs], np.bool_)
 
     def _values(self, patches: PatchPrototypes, own: Mask) -> Floats:
         """Return the values (patches, outputs) with which all demands hold."""
@@ -194,38 +213,34 @@ class _Problem:
 
     def _nearest(self, rest: Floats, shares: Floats, own: Mask) -> Floats:
         """Return the values from what the network alone gives to the logits (n, classes) and the patches' shares."""
-        labels = self.labels[own]
+        labels, values = self.labels[own], self.alone.values[own]
         one_hot = np.eye(rest.shape[1])[labels]
-        is_local = np.array([demand.kind == "local" for demand in self.demands])
-        fixed = self.states.outputs[own] * is_local[own, None]
-        rest, alone = rest + shares @ fixed, ((self.alone.values[own] - fixed) * one_hot).sum(1)
-        scale = float(max(np.abs(rest).max(), np.abs(alone).max()))
+        is_local, is_free = np.array([(demand.kind == "local", demand.is_free) for demand in self.demands]).T
+        etas = ((values - is_local[own, None] * self.states.outputs[own]) * one_hot).sum(1)
+        logits = rest + shares @ values
+        scale = float(max(np.abs(logits - (shares * etas) @ one_hot).max(), np.abs(etas).max()))
         # η falls to 0 at most, and that of a formula stays.
-        is_free = np.array([demand.is_free for demand in self.demands])
-        room = np.where(is_free[own], [self.largest - alone, alone], 0.0).clip(min=0.0).ravel()
-        etas, cuts, limits = alone, np.empty((0, len(alone))), np.empty(0)
+        room = np.where(is_free[own], [self.largest - etas, etas], 0.0).clip(min=0.0).reshape(-1, 1) / scale
+        changes, cuts, limits = np.zeros(len(etas)), np.empty((0, len(etas))), np.empty(0)
         for _ in range(_ROUNDS):
-            logits = rest + (shares * etas) @ one_hot
-            lacks, slopes = zip(*(one.lacks(row) for one, row in zip(self.demands, logits, strict=True)), strict=True)
-            failing = np.flatnonzero(is_free & (np.array(lacks) >= 0))
+            after = logits + (shares * changes) @ one_hot
+            pairs = (one.lacks(row) for one, row in zip(self.demands, after, strict=True))
+            lacks, slopes = (np.array(part) for part in zip(*pairs, strict=True))
+            failing = np.flatnonzero(is_free & (lacks >= 0))
             if not failing.size:
-                return np.asarray(fixed + etas[:, None] * one_hot)
-            tangents = shares[failing] * np.stack(slopes)[failing][:, labels]
+                return np.asarray(values + changes[:, None] * one_hot)
+            tangents = shares[failing] * slopes[failing][:, labels]
             cuts = np.concatenate([cuts, tangents])
-            limits = np.append(limits, tangents @ (etas - alone) - np.array(lacks)[failing] - _BEYOND * scale)
-            etas = alone + self._least_change(cuts, limits / scale, room / scale) * scale
+            limits = np.append(limits, tangents @ changes - lacks[failing] - _BEYOND * scale)
+            from scipy.optimize import linprog  # its import takes some tenths of a second
+
+            # The changes up and down, of the least sum.
+            bounds = np.hstack([np.zeros_like(room), room])
+            result = linprog(np.ones(len(room)), np.hstack([cuts, -cuts]), limits / scale, bounds=bounds)
+            if result.x is None:
+                break
+            changes = scale * (result.x[: len(etas)] - result.x[len(etas) :])
         raise self._conflict()
-
-    def _least_change(self, cuts: Floats, limits: Floats, room: Floats) -> Floats:
-        """Return the changes x (n,) of least Σ|x| with cuts·x ≤ limits, up and down by no more than `room` (2n,)."""
-        from scipy.optimize import linprog  # its import takes some tenths of a second
-
-        bounds = np.stack([np.zeros(len(room)), room], axis=1)
-        result = linprog(np.ones(len(room)), np.hstack([cuts, -cuts]), limits, bounds=bounds)
-        if result.x is None:
-            raise self._conflict()
-        rise, fall = result.x.reshape(2, -1)
-        return np.asarray(rise - fall)
 
     def _conflict(self) -> PatchConflictError:
         """Return the error that names the pairs of demands for different outputs, nearest first."""
@@ -246,28 +261,18 @@ def prototypes_alone(base: ArrayNetwork, demands: Sequence[Demand], states: Stat
     Raises:
         PatchError: an exact hit of a key, or a value that is too large.
     """
-    if not demands:
-        return PatchPrototypes.none(base.keys.shape[1], base.values.shape[1])
-    own_peak = log_peak(base)
-    shapes, values = [], []
+    own_peak, parts = log_peak(base), []
     for demand, log_sum, outputs in zip(demands, states.log_sum.tolist(), states.outputs, strict=True):
         if np.isposinf(log_sum):
             raise PatchError(f"{demand.name} is a key, which outweighs every patch with ε = 0", hint="train with ε > 0")
-        peak = log_sum + np.log(OTHER_PEAK) if own_peak is None else own_peak
-        radius = np.nan if demand.radius_given is None else demand.radius_given
-        shape = (peak, radius, demand.steepness) if demand.kind == "local" else exact_shape(base)
-        ratio = float(np.exp(min(log_sum - shape[0], 700.0)))
-        value = outputs.copy() if demand.kind == "local" else np.zeros_like(outputs)
+        if demand.kind == "local":
+            peak = log_sum + np.log(OTHER_PEAK) if own_peak is None else own_peak
+            shape = (peak, np.nan if demand.radius_given is None else demand.radius_given, demand.steepness)
+        else:
+            shape = exact_shape(base)
         with np.errstate(over="ignore", invalid="ignore"):
-            if demand.label is None:
-                target = np.array(demand.target)
-                value = target + ratio * (target - outputs)
-            else:
-                printed = 1 + np.exp(-shape[0] * (shape[2] - 1))
-                value[demand.label] += demand.eta(outputs, ratio, float(printed))
-        shapes.append(shape)
-        values.append(value)
-    if not np.abs(values).max() < _LARGEST_VALUE:
-        raise PatchError("what is wanted needs a value that is too large", hint="ask for less")
-    queries = np.stack([demand.query for demand in demands])
-    return PatchPrototypes(queries, np.array(values), *np.array(shapes, np.float64).T)
+            value = demand.value_alone(outputs, log_sum, shape[0], shape[2])
+        if not np.abs(value).max() < _LARGEST_VALUE:
+            raise PatchError("what is wanted needs a value that is too large", hint="ask for less")
+        parts.append((demand.query, value, *shape))
+    return PatchPrototypes.of(parts, base.keys.shape[1], base.values.shape[1])

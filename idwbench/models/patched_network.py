@@ -17,13 +17,13 @@ from numpy.typing import ArrayLike, NDArray
 import idwbench
 from idwbench.data.dataset import Dataset, Scaling
 from idwbench.errors import PatchError
-from idwbench.models.effects import SplitEffect
+from idwbench.models.array_weights import ArrayNetwork
+from idwbench.models.demands import Repairs
 from idwbench.models.imported import import_prototypes
 from idwbench.models.inputs import scaled_input
-from idwbench.models.modules import PrototypeNetwork, parameter_arrays
+from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.networks import Network
-from idwbench.models.patch_records import Repairs
-from idwbench.models.repair import Repair, own_rows
+from idwbench.models.repair import Repair, SplitEffect, own_rows
 from idwbench.models.saved_model import Patchable, SavedModel
 
 __all__ = ["PatchedNetwork"]
@@ -65,23 +65,19 @@ class PatchedNetwork(Patchable):
         """
         if not isinstance(network.head, PrototypeNetwork):
             raise PatchError("a network with a linear head cannot be patched", hint="a head of prototypes can")
-        plain = network.head.plain(PatchError)
-        method, parameters = plain.method, dict[str, Any](plain.parameters_of_method)
-        if method.learned or method.weighting != "softmax":
-            what = "learns arrays of its own" if method.learned else "has weights that are not a softmax"
-            raise PatchError(f"a network with a head of '{method.title}' cannot be patched", hint=f"it {what}")
-        arrays = parameter_arrays(plain)
-        if dataset.n_outputs != arrays["values"].shape[1]:
-            problem = f"expected {arrays['values'].shape[1]} outputs, those of the network, got {dataset.n_outputs}"
+        own = ArrayNetwork.of(network.head.plain(PatchError))
+        if own.method.learned or own.method.weighting != "softmax":
+            what = "learns arrays of its own" if own.method.learned else "has weights that are not a softmax"
+            raise PatchError(f"a network with a head of '{own.method.title}' cannot be patched", hint=f"it {what}")
+        if dataset.n_outputs != own.values.shape[1]:
+            problem = f"expected {own.values.shape[1]} outputs, those of the network, got {dataset.n_outputs}"
             raise PatchError(problem, location=("dataset",))
         if head is None:
-            names = dataset.class_names or None
-            pair = arrays["keys"], arrays["values"]
-            head = import_prototypes(*pair, class_names=names, method=method.name, **parameters)
+            given: dict[str, Any] = {"class_names": dataset.class_names or None, **own.parameters}
+            head = import_prototypes(own.keys, own.values, method=own.method.name, **given)
             head = replace(head, target_scaling=dataset.target_scaling)
-        is_own = (head.network.method, head.network.parameters_of_method) == (method, parameters)
-        if not is_own or not all(
-            np.array_equal(part, arrays[name]) for name, part in parameter_arrays(head.network).items()
+        if (head.base.method, head.base.parameters) != (own.method, own.parameters) or not (
+            np.array_equal(head.base.keys, own.keys) and np.array_equal(head.base.values, own.values)
         ):
             raise PatchError("it is the head of another network", location=("head",))
         encoded: dict[str, Any] = {
@@ -106,36 +102,18 @@ class PatchedNetwork(Patchable):
         return np.asarray(self.outputs(inputs).argmax(1), np.int64)
 
     def patch_all(
-        self,
-        inputs: ArrayLike | Sequence[ArrayLike],
-        labels: Sequence[int | str] | None = None,
-        *,
-        targets: Sequence[ArrayLike] | None = None,
-        **options: Any,
+        self, inputs: ArrayLike | Sequence[ArrayLike], labels: Sequence[int | str] | None = None, **options: Any
     ) -> PatchedNetwork:
-        """Return a network that predicts `labels` (n,), or `targets` (n, outputs), for `inputs`.
+        """Return a network that predicts `labels` (n,) for scaled `inputs` (n, features of the data).
 
-        Args:
-            inputs: Scaled inputs (n, features of the data).
-            labels: Names or numbers of classes, of a classifier.
-            targets: Wanted outputs of a regression, in their own units.
-            options: Those of `SavedModel.patch_all`, such as ``radius``; a radius is a distance of features.
-
-        Raises:
-            PatchConflictError: they cannot hold together with each other and earlier patches.
-            PatchError: an invalid input, class or option, or a demand that this network cannot meet.
+        Options, ``targets`` and errors are those of `SavedModel.patch_all`; a radius is a distance of features.
         """
         scaled = replace(self.dataset, scaling=Scaling.identity())
         rows = self.network.features(np.stack([scaled_input(x, scaled) for x in np.asarray(inputs)]))
-        head = self.head.patch_all(list(rows), labels, targets=targets, dataset=self.features, **options)
-        return replace(self, head=head)
+        return replace(self, head=self.head.patch_all(list(rows), labels, dataset=self.features, **options))
 
     def undo_patch(self, number: int) -> PatchedNetwork:
-        """Return the network without the patch `number`, from 1 and oldest first; the others are solved again.
-
-        Raises:
-            PatchError: there is no such patch.
-        """
+        """Return the network without the patch `number`, see `SavedModel.undo_patch`."""
         return replace(self, head=self.head.undo_patch(number, dataset=self.features))
 
     def effects(self) -> dict[str, SplitEffect]:

@@ -13,6 +13,7 @@ All is computed in float64 and without torch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,8 +31,8 @@ Floats = NDArray[np.float64]
 
 # w₀ / S(q) of a method without ε.
 OTHER_PEAK = 1e4
-# log ε of an exact patch where the network has ε = 0.
-_LOG_SMALLEST = -460.0
+# log w₀ of an exact patch where the network has ε = 0.
+_LARGEST_PEAK = 460.0
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,11 @@ class PatchPrototypes:
         return len(self.keys)
 
     @classmethod
-    def none(cls, n_features: int, n_outputs: int) -> PatchPrototypes:
-        """Return no prototypes."""
-        nothing = np.empty(0)
-        return cls(np.empty((0, n_features), np.float32), np.empty((0, n_outputs)), nothing, nothing, nothing)
+    def of(cls, parts: Sequence[Any], n_features: int, n_outputs: int) -> PatchPrototypes:
+        """Return prototypes, or none, each of which is given by its key, value, log w₀, r and s."""
+        keys, values, *shapes = zip(*parts, strict=True) if parts else [()] * 5
+        arrays = np.array(keys, np.float32).reshape(-1, n_features), np.array(values, np.float64).reshape(-1, n_outputs)
+        return cls(*arrays, *np.array(shapes, np.float64))
 
     def take(self, places: Any) -> PatchPrototypes:
         """Return some of the prototypes."""
@@ -97,6 +99,6 @@ def exact_shape(base: ArrayNetwork) -> tuple[float, float, float]:
     """
     if base.method.name != "idw":
         raise PatchError(f"only 'idw' models have an exact patch, this one is '{base.method.name}'")
-    peak, power = log_peak(base), float(base.parameters["power"])
-    log_epsilon = _LOG_SMALLEST if peak is None else -peak
-    return -log_epsilon, float(np.exp(log_epsilon / power)), power
+    own_peak, power = log_peak(base), float(base.parameters["power"])
+    peak = _LARGEST_PEAK if own_peak is None else own_peak
+    return peak, float(np.exp(-peak / power)), power

@@ -1,16 +1,16 @@
 """The radii of patches: the largest for which no right prediction changes.
 
 A row with the sum S of weights and the outputs z, of which a patch of weight w and value v has the share λ = w/(S + w),
-gets (1 − λ) z + λ v. With the label y it keeps its prediction while for each other class k the lead z_y − z_k, which
-falls by λ((z_y − z_k) − (v_y − v_k)), is not used up. In a regression a prediction may not get worse: its error in each
-output may not grow by more than 1 % of the targets' standard deviation. Either gives the largest share λ* of a patch
-for each row, so the largest weight w* = S λ*/(1 − λ*), and with w(d) = w₀/(1 + (d/r)^s) the radius
-r ≤ d / (w₀/w* − 1)^(1/s).
+gets (1 − λ) z + λ v. What it must keep are leads, which are linear in the outputs and may not become negative: in a
+classification those of its label y over each other class, z_y − z_k; in a regression, where an error may grow by no
+more than 1 % of the targets' standard deviation, what each output may still rise and fall. With the leads l of z and l'
+of v, (1 − λ) l + λ l' is 0 at the largest share λ* = l/(l − l'), so at the largest weight w* = S λ*/(1 − λ*), and with
+w(d) = w₀/(1 + (d/r)^s) the radius is r ≤ d / (w₀/w* − 1)^(1/s).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -39,31 +39,16 @@ _STRICT = 1 - 1e-9
 
 @dataclass(frozen=True)
 class Rows:
-    """Inputs (n, features), scaled, and their labels (n,), or scaled targets (n, outputs) of a regression."""
+    """Inputs (n, features), scaled, and their labels (n,), or scaled targets (n, outputs), for a network."""
 
+    base: ArrayNetwork
     inputs: NDArray[np.float32]
     targets: NDArray[Any]
-    # The last network and keys, with what is known of the rows and these.
-    _states: list[tuple[ArrayNetwork, States]] = field(default_factory=list, repr=False, compare=False)
-    _sq_dist: list[tuple[bytes, Floats]] = field(default_factory=list, repr=False, compare=False)
 
     @cached_property
-    def box(self) -> tuple[Floats, Floats]:
-        """The least and the largest value of each feature, (features,)."""
-        return self.inputs.min(0).astype(np.float64), self.inputs.max(0).astype(np.float64)
-
-    def states(self, base: ArrayNetwork) -> States:
-        """Return the states of a network, which are kept for the next call."""
-        if not self._states or self._states[0][0] is not base:
-            self._states[:] = [(base, base.states(self.inputs))]
-        return self._states[0][1]
-
-    def sq_dist(self, keys: NDArray[np.float32]) -> Floats:
-        """Return the squared distances (n, keys) from `keys` (keys, features), which are kept for the next call."""
-        if not self._sq_dist or self._sq_dist[0][0] != keys.tobytes():
-            self._sq_dist.clear()  # those for many patches take much memory
-            self._sq_dist.append((keys.tobytes(), squared_distances(self.inputs, keys.astype(np.float64))))
-        return self._sq_dist[0][1]
+    def states(self) -> States:
+        """The network at the inputs."""
+        return self.base.states(self.inputs)
 
 
 @dataclass(frozen=True)
@@ -74,8 +59,8 @@ class Fence:
         sq_dist: Squared distances (n, patches) from the keys of the patches.
         states: The network at the inputs.
         targets: The labels (n,) or targets (n, outputs) that they must keep.
-        slack: Of a classification, by how much the label must lead (n, 1); of a regression, by how much the error of
-            each output may grow (n, outputs).
+        slack: Of a regression, by how much the error of each output may grow (n, outputs); of a classification, which
+            lead a patch alone must leave (n, 1).
     """
 
     sq_dist: Floats
@@ -84,48 +69,40 @@ class Fence:
     slack: Floats
 
     @classmethod
-    def of(cls, base: ArrayNetwork, rows: Rows, keys: NDArray[np.float32], slack: Floats) -> Fence:
-        """Return the fence of `rows` for patches at `keys` (patches, features), with a slack (1,) or (outputs,)."""
-        sq_dist = rows.sq_dist(keys)
-        return cls(sq_dist, rows.states(base), rows.targets, np.broadcast_to(slack, (len(sq_dist), slack.size)))
-
-    def right(self) -> Fence:
-        """Return the fence of the rows that can stay as they are.
+    def right(cls, rows: Rows, keys: NDArray[np.float32]) -> Fence:
+        """Return the fence of the rows that can stay as they are for patches at `keys` (patches, features).
 
         They are those with the right label, unless it is no larger than another, which any patch changes, and no patch
         is at them.
         """
-        stays = (self.sq_dist > HIT_SQ_DIST).all(1)
-        return self.take(stays & (self.leads() > 0) if self.targets.ndim == 1 else stays)
+        sq_dist, slack = squared_distances(rows.inputs, keys.astype(np.float64)), error_slack(rows.targets)
+        fence = cls(sq_dist, rows.states, rows.targets, np.broadcast_to(slack, (len(sq_dist), slack.size)))
+        return fence.take((sq_dist > HIT_SQ_DIST).all(1) & (fence.leads(rows.states.outputs) > 0).all(1))
 
     def take(self, rows: Any, patches: Any = slice(None)) -> Fence:
         """Return the fence of some rows and some patches."""
         return Fence(self.sq_dist[rows][:, patches], self.states.take(rows), self.targets[rows], self.slack[rows])
 
-    def leads(self) -> Floats:
-        """Return by how much the label leads each row (n,) of a classification; 1 where there is no other class."""
-        logits, rows = self.states.outputs.copy(), np.arange(len(self.targets))
-        own = logits[rows, self.targets]
-        logits[rows, self.targets] = -np.inf
-        return np.asarray(own - logits.max(1)) if logits.shape[1] > 1 else np.ones(len(rows))
+    def leads(self, outputs: Floats) -> Floats:
+        """Return the leads (n, leads) of outputs (n, outputs), or of one value (outputs,); ∞ of a label over itself."""
+        if self.targets.ndim == 2:
+            room, errors = np.abs(self.states.outputs - self.targets) + self.slack, outputs - self.targets
+            return np.hstack([room - errors, room + errors])
+        places = np.arange(len(self.targets)), self.targets
+        outputs = np.broadcast_to(outputs, self.states.outputs.shape)
+        leads = np.asarray(outputs[places][:, None] - outputs)
+        leads[places] = np.inf
+        return leads
 
     def patched(self, patches: PatchPrototypes) -> Floats:
         """Return the outputs (n, outputs) with patches."""
         return self.states.patched(patches.log_weights_at(self.sq_dist), patches.values)
 
-    def broken(self, outputs: Floats) -> Mask:
-        """Return which rows (n,) are harmed if the network gives these outputs (n, outputs)."""
-        if self.targets.ndim == 1:
-            return np.asarray(outputs.argmax(1) != self.targets)
-        before, after = (np.abs(one - self.targets) for one in (self.states.outputs, outputs))
-        return np.asarray((after > before + self.slack).any(1))
-
     def harmful(self, patches: PatchPrototypes) -> Mask:
         """Return which patches (patches,) pull most at a row that all of them at once break."""
-        log_weights = patches.log_weights_at(self.sq_dist)
-        outputs = self.states.patched(log_weights, patches.values)
-        broken = self.broken(outputs)
-        pulls = self.states.take(broken).shares(log_weights[broken])[1]
+        outputs = self.patched(patches)
+        broken = (self.leads(outputs) <= 0).any(1)
+        pulls = self.states.take(broken).shares(patches.log_weights_at(self.sq_dist[broken]))[1]
         if self.targets.ndim == 1:
             wrong, right = outputs[broken].argmax(1), self.targets[broken]
             pulls = pulls * (patches.values[:, wrong] - patches.values[:, right]).T
@@ -133,23 +110,13 @@ class Fence:
 
     def largest_log_weights(self, values: Floats) -> Floats:
         """Return log w* (n, patches), the largest weights of patches of `values` (patches, outputs) that do no harm."""
-        outputs, own = self.states.outputs, np.arange(len(self.targets))
-        if is_regression := self.targets.ndim == 2:
-            errors = self.targets - outputs
-        else:
-            gaps = outputs[own, self.targets][:, None] - outputs
-            allowed = np.maximum(gaps - self.slack, 0.0)
+        leads = self.leads(self.states.outputs)
+        spare = np.maximum(leads - (self.slack if self.targets.ndim == 1 else 0.0), 0.0)
         limits = np.empty(self.sq_dist.shape)
         for place, value in enumerate(values):
-            if is_regression:
-                # Towards the target and beyond it until the error is as large on the other side.
-                changes = value - outputs
-                allowed = np.where(errors * changes > 0, 2 * np.abs(errors), 0.0) + self.slack
-                changes = np.abs(changes)
-            else:
-                changes = gaps + value - value[self.targets][:, None]
             with np.errstate(divide="ignore", invalid="ignore"):
-                shares = np.where(changes > 0, allowed / changes, np.inf).min(1)
+                changes = leads - self.leads(value)
+                shares = np.where(changes > 0, spare / changes, np.inf).min(1)
                 limits[:, place] = np.log(np.where(shares < 1, shares / (1 - shares), np.inf) * _STRICT)
         is_hit = np.isposinf(self.states.log_sum)  # such a row no patch can change
         limits[is_hit] = np.inf
@@ -164,10 +131,10 @@ class Fence:
         return log_ratio, np.where(excess > 0, log_distances, np.inf)
 
     def largest_radii(self, patches: PatchPrototypes) -> Floats:
-        """Return the largest radii (n, patches) with which each patch alone does no harm; 0 for a row at its key."""
+        """Return the largest radii (patches,) with which each patch alone does no harm; 0 for a row at its key."""
         log_ratio, log_distances = self._log_ratios(patches)
         with np.errstate(over="ignore"):
-            return np.asarray(np.exp(log_distances - log_ratio / patches.steepness))
+            return np.asarray(np.exp(log_distances - log_ratio / patches.steepness).min(0, initial=np.inf))
 
     def least_steepness(self, patches: PatchPrototypes, cap: float) -> Floats:
         """Return 32·2ᵏ (patches,), the least steepness whose radius is half of that of the steepest patch, or more.

@@ -1,8 +1,13 @@
-"""Repairs: change the outputs of a model at inputs by patches, or undo one, and report what that does."""
+"""Repairs: change the outputs of a model at inputs by patches, or undo one, and report what that does.
+
+The report has the predictions for the model's own data, and for perturbed copies of the inputs: 100 with normal noise
+of 5 % of the range of each feature, and of an image the four that are moved by one pixel.
+"""
 
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
@@ -10,25 +15,69 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.errors import IdwbenchError, PatchError
-from idwbench.models.array_weights import softmax
+from idwbench.models.array_weights import calibration_error, softmax
 from idwbench.models.demands import Demand, demand_settings
-from idwbench.models.effects import SplitEffect, kept_shares, split_effect
 from idwbench.models.inputs import LoadDataset, PatchLine, find_input, find_label, find_target, own_data
-from idwbench.models.patch_records import solved_repairs
+from idwbench.models.patch_solution import solved_repairs
+from idwbench.models.patches import Floats
 from idwbench.models.radii import Rows, error_slack
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.metrics import METRICS
 
-__all__ = ["Repair", "own_rows", "repair"]
+__all__ = ["NOISE", "Repair", "SplitEffect", "own_rows", "repair", "shifted"]
 
-
+# The standard deviation of the noise, as a part of the range of each feature.
+NOISE = 0.05
+_COPIES = 100
+_STEPS = ((0, 1), (0, -1), (1, 0), (-1, 0))
 # More threads of BLAS wait longer for each other than they save.
 _one_thread = partial(threadpool_limits, 1, user_api="blas")
+
+
+@dataclass(frozen=True)
+class SplitEffect:
+    """The effect of patches on the predictions for a split.
+
+    Attributes:
+        n: Its inputs.
+        patched: How many of them are inputs of patches; the others are counted below, but in `changed`.
+        changed: Predictions that changed; of a regression by more than 1 % of the targets' standard deviation.
+        better: Other predictions that became right; of a regression those of which an error shrinks by more than that.
+        worse: Other predictions that became wrong; of a regression those of which an error grows by more than that.
+        classes: For each class, by number, how many of its other inputs became right and wrong; if any did.
+        before: ``accuracy`` and expected ``calibration`` error of all inputs before, or ``rmse``, the root mean squared
+            error in the targets' own units.
+        after: The same after.
+    """
+
+    n: int
+    patched: int
+    changed: int
+    better: int
+    worse: int
+    classes: dict[int, tuple[int, int]]
+    before: dict[str, float]
+    after: dict[str, float]
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as values for JSON."""
+        facts = {name: value for name, value in vars(self).items() if name not in ("before", "after")}
+        pairs = [(name, when) for name in self.before for when in ("before", "after")]
+        return facts | {f"{name}_{when}": getattr(self, when)[name] for name, when in pairs}
+
+    def __str__(self) -> str:
+        text = f"of {self.n - self.patched} others {self.better} better, {self.worse} worse"
+        if "rmse" in self.before:
+            return f"{text}; rmse {self.before['rmse']:.4g} -> {self.after['rmse']:.4g}"
+        accuracy = f"accuracy {100 * self.before['accuracy']:.2f} -> {100 * self.after['accuracy']:.2f} %"
+        calibration = f"calibration error {self.before['calibration']:.3f} -> {self.after['calibration']:.3f}"
+        return f"{text}; {accuracy}; {calibration}"
 
 
 @dataclass(frozen=True)
@@ -71,29 +120,66 @@ class Repair:
         """Probability of each wanted label after the repair; empty of a regression."""
         if not self.demands or not self.before.class_names:
             return []
-        shares = softmax(self.solved.outputs(np.stack([one.query for one in self.demands])).astype(np.float64))
+        shares = softmax(self.solved.outputs(np.stack([one.query for one in self.demands])))
         return [float(row[one.label]) for row, one in zip(shares, self.demands, strict=True)]
 
     @cached_property
     def effects(self) -> dict[str, SplitEffect]:
         """The effect by split of the model's own data; empty if nothing changed, or there is no data."""
-        if not self.is_changed or not self.splits:
-            return {}
-        inputs = np.concatenate([one.repairs.inputs for one in (self.before, self.solved) if len(one.repairs)])
-        patches = self.before.patch_prototypes, self.solved.patch_prototypes
-        given = (*patches, inputs, error_slack(self.splits["train"].targets), self.before.target_scaling.std)
         with _one_thread():
-            return {name: split_effect(self.before.base, rows, *given) for name, rows in self.splits.items()}
+            return {name: self._effect(rows) for name, rows in self.splits.items() if self.is_changed}
+
+    def _effect(self, rows: Rows) -> SplitEffect:
+        """Return how the predictions for a split differ before and after."""
+        targets, slack = rows.targets, error_slack(self.splits["train"].targets)
+        patches = self.before.patch_prototypes, self.solved.patch_prototypes
+        outputs = [rows.states.patched(one.log_weights(rows.inputs), one.values) for one in patches]
+        patched = np.concatenate([one.repairs.inputs for one in (self.before, self.solved) if len(one.repairs)])
+        is_other = ~np.isin(rows.inputs.sum(1), patched.sum(1))
+        for row in np.flatnonzero(~is_other):
+            is_other[row] = not (rows.inputs[row] == patched).all(1).any()
+        is_regression = targets.ndim == 2
+        # The error of a label is 0 or 1.
+        answers = outputs if is_regression else [one.argmax(1)[:, None] for one in outputs]
+        errors = [np.abs(one - targets) if is_regression else (one != targets[:, None]) * 1.0 for one in answers]
+        growth = errors[1] - errors[0]
+        better, worse = (np.flatnonzero(is_other & (change > slack).any(1)) for change in (-growth, growth))
+        counts = [Counter([] if is_regression else targets[places].tolist()) for places in (better, worse)]
+        before, after = (self._metrics(one, targets) for one in outputs)
+        return SplitEffect(
+            n=len(targets),
+            patched=int((~is_other).sum()),
+            changed=int((np.abs(answers[1] - answers[0]) > slack).any(1).sum()),
+            better=len(better),
+            worse=len(worse),
+            classes={label: (counts[0][label], counts[1][label]) for label in sorted(counts[0] | counts[1])},
+            before=before,
+            after=after,
+        )
+
+    def _metrics(self, outputs: Floats, targets: NDArray[Any]) -> dict[str, float]:
+        if targets.ndim == 2:
+            return {"rmse": float(np.sqrt(np.mean(np.square((outputs - targets) * self.before.target_scaling.std))))}
+        accuracy = float((outputs.argmax(1) == targets).mean())
+        return {"accuracy": accuracy, "calibration": calibration_error(outputs, targets)}
 
     @cached_property
     def kept(self) -> dict[str, float]:
         """Share of the perturbed copies of the inputs that get their labels: ``noise``, and of images ``shifts``."""
         if not self.effects or not self.demands or not self.before.class_names:
             return {}
-        low, high = self.splits["train"].box
-        patches, image_shape = self.solved.patch_prototypes, self.before.image_shape
+        spread, image_shape = np.ptp(self.splits["train"].inputs, axis=0), self.before.image_shape
+        kept: dict[str, list[float]] = {}
         with _one_thread():
-            return kept_shares(self.before.base, patches, self.demands, high - low, image_shape)
+            for seed, one in enumerate(self.demands):
+                noise = np.random.default_rng(seed).normal(0, NOISE, (_COPIES, len(one.query)))
+                copies = {"noise": one.query + noise * spread}
+                if image_shape is not None:
+                    copies["shifts"] = shifted(one.query, image_shape)
+                for name, inputs in copies.items():
+                    answers = self.solved.outputs(inputs).argmax(1)
+                    kept.setdefault(name, []).append(float((answers == one.label).mean()))
+        return {name: float(np.mean(shares)) for name, shares in kept.items()}
 
     @cached_property
     def after(self) -> SavedModel:
@@ -156,7 +242,7 @@ def repair(
     """
     load = cache(load_dataset)
     chosen = demand_settings(**settings)
-    demands = [_demand(model, line, data_dir, load, chosen) for line in lines]
+    wanted = [_demand(model, line, data_dir, load, chosen) for line in lines]
     kept = [_demand(model, line, data_dir, load) for line in keep]
     earlier, unmeasured = model.repairs.demands(), ""
     if undo is not None:
@@ -168,9 +254,9 @@ def repair(
         dataset, unmeasured = own_data(model, data_dir, load)
     with _one_thread():
         splits = {} if dataset is None else own_rows(model, dataset)
-        repairs = solved_repairs(model.base, [*earlier, *demands, *kept], splits.get("train"), merge=merge)
+        repairs = solved_repairs(model.base, [*earlier, *wanted, *kept], splits.get("train"), merge=merge)
     solved = replace(model, repairs=repairs, patched_metrics={}) if len(repairs) or len(model.repairs) else model
-    return Repair(model, solved, demands, splits, unmeasured)
+    return Repair(model, solved, wanted, splits, unmeasured)
 
 
 def _demand(
@@ -188,7 +274,7 @@ def _demand(
             query, features = model.scale(x), x if model.columns is None else model.columns.row(x)
             x = np.asarray(features, np.float64).reshape(-1).tolist()
         if settings is not None:
-            return Demand(query=query, **_wish(model, line, settings), name=line.name, x=x, **settings)
+            return Demand(query=query, x=x, name=line.name, **_wish(model, line, settings), **settings)
     except IdwbenchError as error:
         raise line.located(error) from None
     outputs = model.base.states(query[None]).outputs[0]
@@ -223,8 +309,17 @@ def _wish(model: SavedModel, line: PatchLine, settings: Mapping[str, Any]) -> di
 
 def own_rows(model: SavedModel, dataset: Dataset) -> dict[str, Rows]:
     """Return train and test with targets in the units of the model, which an imported one does not share with these."""
-    splits = {name: dataset.splits[name] for name in ("train", "test")}
-    if model.class_names:
-        return {name: Rows(split.inputs, split.labels) for name, split in splits.items()}
-    apply, invert = model.target_scaling.apply, dataset.target_scaling.invert
-    return {name: Rows(split.inputs, apply(invert(split.targets))) for name, split in splits.items()}
+    rows = {}
+    for name in ("train", "test"):
+        targets = dataset.splits[name].targets
+        if not model.class_names:
+            targets = model.target_scaling.apply(dataset.target_scaling.invert(targets))
+        rows[name] = Rows(model.base, dataset.splits[name].inputs, targets)
+    return rows
+
+
+def shifted(query: NDArray[np.float32], image_shape: tuple[int, int]) -> NDArray[np.float32]:
+    """Return the four copies of an image (features,) that are moved by one pixel; borders are repeated."""
+    image, (rows, columns) = np.pad(query.reshape(image_shape), 1, mode="edge"), image_shape
+    moved = [image[1 + down : 1 + down + rows, 1 + right : 1 + right + columns] for down, right in _STEPS]
+    return np.stack(moved).reshape(4, -1)

@@ -25,9 +25,9 @@ from idwbench.data.loading import load_dataset
 from idwbench.errors import IdwbenchError, PatchError, TrainingError
 from idwbench.files import MODEL_SUFFIXES
 from idwbench.models.array_weights import AnswerTerms, ArrayNetwork
+from idwbench.models.demands import Repairs
 from idwbench.models.inputs import PatchLine, scaled_input
 from idwbench.models.modules import PrototypeNetwork
-from idwbench.models.patch_records import Repairs
 from idwbench.models.patches import PatchPrototypes
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import METRICS, SPLITS, Metrics
@@ -64,14 +64,9 @@ class Patchable(ABC):
 
     @abstractmethod
     def patch_all(
-        self,
-        inputs: ArrayLike | Sequence[ArrayLike],
-        labels: Sequence[int | str] | None = None,
-        *,
-        targets: Sequence[ArrayLike] | None = None,
-        **options: Any,
+        self, inputs: ArrayLike | Sequence[ArrayLike], labels: Sequence[int | str] | None = None, **options: Any
     ) -> Self:
-        """Return a model that predicts `labels` (n,) or `targets` (n, outputs) for `inputs` (n, features)."""
+        """Return a model that predicts `labels` (n,), or ``targets`` (n, outputs), for `inputs` (n, features)."""
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_patch_solution import METHODS, demands_of, network, rows_of
+from test_patch_solution import METHODS, demands_of, network, patches_of, rows_of
 
 from idwbench.attention.scores import BUILT_IN_METHODS
 from idwbench.models.array_weights import ArrayNetwork
 from idwbench.models.certificates import SMALL_CHANGE, certified_radius, reach
-from idwbench.models.patch_solution import solve
 from idwbench.models.patches import PatchPrototypes
 
 # Methods, and the rank of the slopes of values.
@@ -20,7 +19,7 @@ def solved(method="idw", slope_rank=0):
     base = network(method, slope_rank=slope_rank)
     rows = rows_of(base)
     demands = demands_of(rows)
-    return base, rows, demands, solve(base, demands, rows).prototypes
+    return base, rows, demands, patches_of(base, demands, rows)
 
 
 def least_lead(base, patches, demand, radius, seed=0):
@@ -54,7 +53,7 @@ def test_the_certified_radius_is_near_the_distance_at_which_the_label_is_lost():
 @pytest.mark.parametrize("method", METHODS)
 def test_a_small_certified_radius_holds_for_inputs_that_are_rounded(method):
     base, _, (demand, *_), _ = solved(method)
-    patches = solve(base, [demand.model_copy(update={"radius_given": 1e-5})]).prototypes
+    patches = patches_of(base, [demand.model_copy(update={"radius_given": 1e-5})])
     radius = certified_radius(base, patches, demand.query, demand.label)
     assert 1e-6 < radius < 1e-4
     assert least_lead(base, patches, demand, radius) > 0
@@ -63,7 +62,7 @@ def test_a_small_certified_radius_holds_for_inputs_that_are_rounded(method):
 @pytest.mark.parametrize(("method", "slope_rank"), NETWORKS)
 def test_beyond_its_reach_a_patch_changes_no_logit_by_more_than_a_hundredth(method, slope_rank):
     base, rows, _, patches = solved(method, slope_rank)
-    low, high = rows.box
+    low, high = rows.inputs.min(0), rows.inputs.max(0)
     inputs = np.random.default_rng(4).uniform(low, high, (2000, 4))
     farthest = np.linalg.norm(np.maximum(np.abs(patches.keys - low), np.abs(patches.keys - high)), axis=1)
     reaches = [reach(base, patches, place, float(distance)) for place, distance in enumerate(farthest)]

@@ -8,8 +8,8 @@ from test_patch_study import Network
 from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Split
 from idwbench.models.array_weights import ArrayNetwork, calibration_error
-from idwbench.models.effects import shifted
 from idwbench.models.patch_comparison import compare_ways
+from idwbench.models.repair import shifted
 from idwbench.runs.metrics import METRICS, PATCH_MEASURES, PATCH_WAYS
 
 SHAPE = (3, 2)

@@ -39,7 +39,7 @@ def rows_of(base, wrong=20):
     inputs = rng.normal(size=(300, 4)).astype(np.float32)
     labels = base.states(inputs).outputs.argmax(1)
     labels[-wrong:] = (labels[-wrong:] + rng.integers(1, base.values.shape[1], wrong)) % base.values.shape[1]
-    return Rows(inputs, labels)
+    return Rows(base, inputs, labels)
 
 
 def demands_of(rows, n=20, **settings):
@@ -63,6 +63,16 @@ def demand(rows):
     return demands_of(rows)[0]
 
 
+def patches_of(base, demands, rows=None, **options):
+    """Return the prototypes of the patches that meet the demands."""
+    return solve(base, demands, rows, **options).prototypes(base.keys.shape[1], base.values.shape[1])
+
+
+def patched(repairs):
+    """Return which demands have a prototype."""
+    return [one.has_prototype for one in repairs.records]
+
+
 def plain_logits(base, patches, inputs):
     """Return the patched logits of an idw network, straight from the formulas in float64."""
     logits = []
@@ -77,7 +87,7 @@ def plain_logits(base, patches, inputs):
 
 
 def test_the_outputs_are_those_of_the_formulas(base, rows):
-    patches = solve(base, demands_of(rows), rows).prototypes
+    patches = patches_of(base, demands_of(rows), rows)
     np.testing.assert_allclose(patches.outputs(base, rows.inputs), plain_logits(base, patches, rows.inputs), rtol=1e-9)
 
 
@@ -86,8 +96,7 @@ def test_all_patches_hold_and_no_right_prediction_changes_for_every_method(metho
     base = network(method)
     rows = rows_of(base)
     demands = demands_of(rows)
-    solution = solve(base, demands, rows)
-    logits = solution.prototypes.outputs(base, rows.inputs)
+    logits = patches_of(base, demands, rows).outputs(base, rows.inputs)
     np.testing.assert_array_equal(logits.argmax(1), rows.targets)
     leads = [row[one.label] - np.delete(row, one.label).max() for row, one in zip(logits[-20:], demands, strict=True)]
     assert min(leads) >= 2
@@ -99,10 +108,10 @@ def test_a_steepness_that_is_not_given_leaves_a_radius_where_weights_fall_fast(m
     near = rows_of(base)
     # The weights of `neg_dist` are smaller there by exp(−200) and more.
     inputs = np.concatenate([near.inputs[:-20], 8 * near.inputs[:10]])
-    rows = Rows(inputs, base.states(inputs).outputs.argmax(1))
+    rows = Rows(base, inputs, base.states(inputs).outputs.argmax(1))
     for demand in demands_of(near)[:5]:
         chosen, plain = (
-            solve(base, [demand.model_copy(update={"steepness_is_chosen": is_chosen})], rows).prototypes
+            patches_of(base, [demand.model_copy(update={"steepness_is_chosen": is_chosen})], rows)
             for is_chosen in (True, False)
         )
         assert (chosen.outputs(base, inputs).argmax(1) == rows.targets).all()
@@ -119,7 +128,7 @@ def test_labels_of_a_network_whose_logits_hardly_differ_get_a_probability_of_sev
     base = ArrayNetwork(strong.method, strong.parameters, strong.keys, 0.01 * strong.values)
     rows = rows_of(base)
     demands = demands_of(rows)
-    logits = solve(base, demands, rows).prototypes.outputs(base, rows.inputs[-20:])
+    logits = patches_of(base, demands, rows).outputs(base, rows.inputs[-20:])
     shares = np.exp(logits - np.logaddexp.reduce(logits, axis=1)[:, None])
     assert min(row[one.label] for row, one in zip(shares, demands, strict=True)) >= 0.7
 
@@ -128,7 +137,7 @@ def test_labels_of_a_network_whose_logits_hardly_differ_get_a_probability_of_sev
 @pytest.mark.parametrize(("criterion", "amount"), [("margin", 0.5), ("confidence", 0.8), ("wins", 0.0)])
 def test_criteria_are_met_by_all_patches_at_once(base, rows, kind, criterion, amount):
     demands = demands_of(rows, 8, kind=kind, criterion=criterion, amount=amount)
-    logits = solve(base, demands, rows).prototypes.outputs(base, np.stack([one.query for one in demands]))
+    logits = patches_of(base, demands, rows).outputs(base, np.stack([one.query for one in demands]))
     for row, demand in zip(logits, demands, strict=True):
         others = np.delete(row, demand.label)
         if criterion == "confidence":
@@ -153,7 +162,7 @@ def test_exact_patches_have_the_values_of_the_paper_and_of_the_authors(power):
         "authors": (1 + epsilon * total) * gap,
     }
     for kind, eta in etas.items():
-        patches = solve(base, [Demand(query=query, label=label, kind=kind, criterion="wins", amount=0.0)]).prototypes
+        patches = patches_of(base, [Demand(query=query, label=label, kind=kind, criterion="wins", amount=0.0)])
         np.testing.assert_allclose(patches.values[0], eta * np.eye(3)[label], rtol=1e-9)
 
 
@@ -161,20 +170,19 @@ def test_exact_patches_have_the_values_of_the_paper_and_of_the_authors(power):
 def test_the_solution_does_not_depend_on_the_order_of_the_demands(base, rows, kind):
     demands = demands_of(rows, 10, kind=kind)
     order = np.random.default_rng(2).permutation(10)
-    one, other = solve(base, demands, rows), solve(base, [demands[place] for place in order], rows)
+    one, other = patches_of(base, demands, rows), patches_of(base, [demands[place] for place in order], rows)
     for name in ("keys", "values", "radii"):
-        np.testing.assert_array_equal(getattr(one.prototypes, name)[order], getattr(other.prototypes, name))
+        np.testing.assert_array_equal(getattr(one, name)[order], getattr(other, name))
 
 
 def test_an_input_that_has_its_label_gets_no_prototype_and_keeps_half_of_its_lead(base, rows, demand):
-    radius = solve(base, [demand], rows).prototypes.radii[0]
+    radius = patches_of(base, [demand], rows).radii[0]
     near = (demand.query + np.float32(0.25 * radius)).astype(np.float32)
     logits = base.states(near[None]).outputs[0]
     right = Demand(query=near, label=int(logits.argmax()))
     assert right.label != demand.label
-    solution = solve(base, [right, demand], rows)
-    assert solution.has_prototype.tolist() == [False, True]
-    after = solution.prototypes.outputs(base, near[None])[0]
+    assert patched(solve(base, [right, demand], rows)) == [False, True]
+    after = patches_of(base, [right, demand], rows).outputs(base, near[None])[0]
     first, second = (np.sort(one)[::-1][:2] for one in (logits, after))
     assert after.argmax() == right.label
     assert second[0] - second[1] >= (first[0] - first[1]) / 2
@@ -190,28 +198,27 @@ def test_a_demand_that_the_network_meets_gets_a_prototype_if_other_patches_distu
     loud = Demand(
         query=near + np.float32(0.01), label=(right.label + 1) % 3, kind="exact", criterion="margin", amount=50.0
     )
-    solution = solve(base, [right, loud], merge=merge)
-    assert solution.has_prototype.all()
-    outputs = solution.prototypes.outputs(base, np.stack([right.query, loud.query]))
+    assert patched(solve(base, [right, loud], merge=merge)) == [True, True]
+    outputs = patches_of(base, [right, loud], merge=merge).outputs(base, np.stack([right.query, loud.query]))
     assert all(one.is_met(row) for one, row in zip([right, loud], outputs, strict=True))
 
 
 def test_equal_demands_share_a_prototype_and_merged_ones_too(base, rows, demand):
-    assert solve(base, [demand, demand], rows).has_prototype.sum() == 1
-    radius = solve(base, [demand], rows).prototypes.radii[0]
+    assert len(patches_of(base, [demand, demand], rows)) == 1
+    radius = patches_of(base, [demand], rows).radii[0]
     near = Demand(query=(demand.query + 0.1 * radius).astype(np.float32), label=demand.label, name="near")
-    merged = solve(base, [demand, near], rows, merge=True)
-    assert merged.has_prototype.sum() == 1 < solve(base, [demand, near], rows).has_prototype.sum()
-    logits = merged.prototypes.outputs(base, np.stack([demand.query, near.query]))
+    merged = patches_of(base, [demand, near], rows, merge=True)
+    assert len(merged) == 1 < len(patches_of(base, [demand, near], rows))
+    logits = merged.outputs(base, np.stack([demand.query, near.query]))
     assert all(one.is_met(row) for one, row in zip([demand, near], logits, strict=True))
 
 
 def test_kept_inputs_keep_their_answers_within_reach_of_a_patch(base, rows, demand):
-    radius = solve(base, [demand], rows).prototypes.radii[0]
+    radius = patches_of(base, [demand], rows).radii[0]
     near = (demand.query + np.float32(0.5 * radius / 2)).astype(np.float32)
     answer = int(base.states(near[None]).outputs[0].argmax())
     assert answer != demand.label
-    patches = solve(base, [demand, Demand(query=near, label=answer, kind="keep")], rows).prototypes
+    patches = patches_of(base, [demand, Demand(query=near, label=answer, kind="keep")], rows)
     assert patches.radii[0] < radius
     assert int(patches.outputs(base, near[None])[0].argmax()) == answer
 
@@ -274,7 +281,7 @@ def test_values_are_the_nearest_to_those_alone_with_which_all_hold_and_lists_wit
         with pytest.raises(PatchConflictError):
             solve(base, demands)
         return
-    patches = solve(base, demands).prototypes
+    patches = patches_of(base, demands)
     etas = (patches.values - outputs)[np.arange(12), labels]
     assert np.abs(etas - alone).sum() == pytest.approx(expected, rel=1e-3, abs=1e-3)
     assert all(one.is_met(row) for one, row in zip(demands, patches.outputs(base, queries), strict=True))
@@ -284,7 +291,7 @@ def test_a_list_whose_values_are_far_from_those_alone_is_solved(base):
     generator = np.random.default_rng(5)
     queries, labels = generator.normal(0, 0.5, (10, 4)).astype(np.float32), generator.integers(0, 3, 10).tolist()
     demands = [Demand(query=query, label=label, radius_given=0.5) for query, label in zip(queries, labels, strict=True)]
-    outputs = solve(base, demands).prototypes.outputs(base, queries)
+    outputs = patches_of(base, demands).outputs(base, queries)
     assert all(one.is_met(row) for one, row in zip(demands, outputs, strict=True))
 
 
@@ -297,7 +304,7 @@ def test_a_regression_gets_its_targets_and_no_prediction_gets_worse_than_the_tol
         Demand(query=query, target=(target + 1).tolist())
         for query, target in zip(inputs[-5:], targets[-5:], strict=True)
     ]
-    patches = solve(base, demands, Rows(inputs[:-5], targets[:-5])).prototypes
+    patches = patches_of(base, demands, Rows(base, inputs[:-5], targets[:-5]))
     patched = patches.outputs(base, inputs)
     np.testing.assert_allclose(patched[-5:], targets[-5:] + 1, atol=1e-9)
     growth = np.abs(patched - targets) - np.abs(outputs - targets)
@@ -309,7 +316,7 @@ def test_the_input_of_a_patch_that_weighs_less_than_the_network_does_not_limit_i
     inputs = rows_of(base).inputs
     outputs = base.states(inputs).outputs
     demand = Demand(query=inputs[0], target=(outputs[0] + 1).tolist())
-    patches = solve(base, [demand], Rows(inputs[1:], outputs[1:])).prototypes
+    patches = patches_of(base, [demand], Rows(base, inputs[1:], outputs[1:]))
     np.testing.assert_allclose(patches.outputs(base, inputs[:1])[0], outputs[0] + 1, atol=1e-9)
     assert np.abs(patches.values[0] - outputs[0] - 1).max() > 1  # more than the tolerance away from its own target
     assert 0 < patches.radii[0] < np.linalg.norm(inputs[1:] - inputs[0], axis=1).max()
@@ -321,9 +328,9 @@ def test_a_regression_keeps_an_answer_within_the_tolerance_while_another_is_patc
     inputs = rows_of(base).inputs
     outputs = base.states(inputs).outputs
     wanted = Demand(query=inputs[0], target=(outputs[0] + 1).tolist(), radius_given=radius)
-    rows = Rows(inputs[2:], outputs[2:]) if radius is None else None
+    rows = Rows(base, inputs[2:], outputs[2:]) if radius is None else None
     kept = Demand(query=inputs[1], target=outputs[1].tolist(), kind="keep")
-    patched = solve(base, [wanted, kept], rows).prototypes.outputs(base, inputs[:2])
+    patched = patches_of(base, [wanted, kept], rows).outputs(base, inputs[:2])
     np.testing.assert_allclose(patched[0], outputs[0] + 1, atol=1e-9)
     change = np.abs(patched[1] - outputs[1]).max()
     assert change <= 0.01 * (1 if rows is None else outputs[2:].std())
@@ -331,10 +338,10 @@ def test_a_regression_keeps_an_answer_within_the_tolerance_while_another_is_patc
 
 
 def test_rows_that_occur_many_times_do_not_make_the_largest_radius_zero(base, rows, demand):
-    right = Rows(np.repeat(rows.inputs[:20], 20, 0), np.repeat(rows.targets[:20], 20))
-    once = Rows(rows.inputs[:20], rows.targets[:20])
-    radius = solve(base, [demand], right).prototypes.radii[0]
-    assert radius == pytest.approx(solve(base, [demand], once).prototypes.radii[0], rel=0.2)
+    right = Rows(base, np.repeat(rows.inputs[:20], 20, 0), np.repeat(rows.targets[:20], 20))
+    once = Rows(base, rows.inputs[:20], rows.targets[:20])
+    radius = patches_of(base, [demand], right).radii[0]
+    assert radius == pytest.approx(patches_of(base, [demand], once).radii[0], rel=0.2)
 
 
 def test_a_row_of_equal_logits_stands_in_the_way_of_no_patch(base, rows, demand):
@@ -344,9 +351,9 @@ def test_a_row_of_equal_logits_stands_in_the_way_of_no_patch(base, rows, demand)
     tied.keys[0] = far
     tied = ArrayNetwork(tied.method, tied.parameters | {"epsilon": 0.0}, tied.keys, tied.values)
     assert len(set(tied.states(far).outputs[0])) == 1
-    with_tie = Rows(np.concatenate([rows.inputs, far]), np.append(rows.targets, 0))
+    with_tie = Rows(tied, np.concatenate([rows.inputs, far]), np.append(rows.targets, 0))
     wanted = (int(tied.states(demand.query[None]).outputs.argmax()) + 1) % 3
-    assert solve(tied, [Demand(query=demand.query, label=wanted)], with_tie).prototypes.radii[0] > 0
+    assert patches_of(tied, [Demand(query=demand.query, label=wanted)], with_tie).radii[0] > 0
 
 
 @pytest.mark.parametrize("number", [-0.0, 1e-13])
@@ -355,7 +362,7 @@ def test_a_training_row_that_hits_the_input_is_the_input_itself(base, rows, numb
     inputs[0] = [number, 0.0, 0.0, 0.0]
     labels = base.states(inputs).outputs.argmax(1)
     demand = Demand(query=np.zeros(4, np.float32), label=(int(labels[0]) + 1) % 3)
-    assert solve(base, [demand], Rows(inputs, labels)).prototypes.radii[0] > 1e-9
+    assert patches_of(base, [demand], Rows(base, inputs, labels)).radii[0] > 1e-9
     with pytest.raises(PatchConflictError):
         solve(base, [demand, Demand(query=inputs[0], label=int(labels[0]), kind="keep")], rows)
 
@@ -363,9 +370,8 @@ def test_a_training_row_that_hits_the_input_is_the_input_itself(base, rows, numb
 def test_a_demand_that_a_formula_cannot_serve_is_not_merged_with_it(base, demand):
     formula = Demand(query=demand.query, label=demand.label, kind="authors", criterion="wins", amount=0.0)
     larger = Demand(query=demand.query, label=demand.label, kind="exact", criterion="margin", amount=50.0)
-    solution = solve(base, [formula, larger], merge=True)
-    assert solution.has_prototype.all()
-    assert larger.is_met(solution.prototypes.outputs(base, demand.query[None])[0])
+    assert patched(solve(base, [formula, larger], merge=True)) == [True, True]
+    assert larger.is_met(patches_of(base, [formula, larger], merge=True).outputs(base, demand.query[None])[0])
 
 
 def refusals():
@@ -396,7 +402,7 @@ def refusals():
     other = 1 - int(two.states(query[None]).outputs[0].argmax())
     half = Demand(query=query, label=other, criterion="confidence", amount=0.5, radius_given=1.0)
     yield "confidence: the label would not win with probability 0.5, it needs above 0.5$", lambda: solve(two, [half])
-    one = Rows(rows.inputs[-20:-19], rows.targets[-20:-19])
+    one = Rows(base, rows.inputs[-20:-19], rows.targets[-20:-19])
     yield "needs different rows of the training data", lambda: solve(base, [Demand(query=query, label=label)], one)
 
 

@@ -13,10 +13,10 @@ from case_tables import case_table
 from idwbench.data.columns import Columns
 from idwbench.data.loading import load_dataset
 from idwbench.errors import DatasetError, ModelFileError, PatchConflictError, PatchError
+from idwbench.models.demands import Repairs
 from idwbench.models.imported import import_prototypes
 from idwbench.models.inputs import PatchLine, own_data, read_patch_file
 from idwbench.models.model_file import load_model
-from idwbench.models.patch_records import Repairs
 from idwbench.models.repair import repair
 from idwbench.runs.config import run_config
 from idwbench.runs.datasets import parse_dataset
