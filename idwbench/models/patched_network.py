@@ -76,9 +76,8 @@ class PatchedNetwork(Patchable):
             given: dict[str, Any] = {"class_names": dataset.class_names or None, **own.parameters}
             head = import_prototypes(own.keys, own.values, method=own.method.name, **given)
             head = replace(head, target_scaling=dataset.target_scaling)
-        if (head.base.method, head.base.parameters) != (own.method, own.parameters) or not (
-            np.array_equal(head.base.keys, own.keys) and np.array_equal(head.base.values, own.values)
-        ):
+        parts = [(one.method, one.parameters, one.keys.tolist(), one.values.tolist()) for one in (head.base, own)]
+        if parts[0] != parts[1] or head.base.slopes:
             raise PatchError("it is the head of another network", location=("head",))
         encoded: dict[str, Any] = {
             name: replace(split, inputs=network.features(split.inputs)) for name, split in dataset.splits.items()
