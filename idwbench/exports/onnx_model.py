@@ -64,8 +64,6 @@ def onnx_content(
         inputs, head = _encoded(graph, network.encoder, inputs), network.head
     if isinstance(head, PrototypeNetwork):
         model = array_model(head.plain(OutputError), patches, takes_plugins=True)
-        if model.method.sha256 is not None:
-            model = replace(model, method=replace(model.method, score=traced_score(model.method)))
         answers, weights = _prototype_answers(graph, model, inputs)
         outputs = [_output(graph, "weights", weights, len(model.all_keys))]
     else:
@@ -119,6 +117,8 @@ def _prototype_answers(graph: Graph, model: ArrayModel, inputs: GraphArray) -> t
     """Return outputs and weights of prototypes for scaled inputs, or for features."""
     keys = graph.constant(model.keys, "keys").astype(np.float64)
     values = graph.constant(model.all_values, "values").astype(np.float64)
+    if model.method.sha256 is not None:
+        model = replace(model, method=replace(model.method, score=traced_score(model.method)))
     weights = model.weights_of(inputs, keys)
     answers: GraphArray = weights @ values
     if (slopes := model.all_slopes) is not None:

@@ -116,7 +116,7 @@ def _styles(labelled: Sequence[tuple[str, str]]) -> dict[str, Style]:
 
 
 def _label(model: ModelConfig) -> str:
-    return " ".join(filter(None, (model.method, model.parameters_label)))
+    return " ".join(filter(None, (model.method, model.versioned_label)))
 
 
 def _curves(row: Row, points: Points, which: tuple[str, str], styles: Mapping[str, Style]) -> list[Line]:

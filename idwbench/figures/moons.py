@@ -21,7 +21,7 @@ from idwbench.figures.runs import Model, Selection, first_run
 from idwbench.figures.style import INK, PAPER, QUIET, new_page, percent_label, write
 from idwbench.report.by_dataset import section_headers
 from idwbench.report.frame import Row
-from idwbench.report.labels import count_label
+from idwbench.report.labels import count_label, parameters_labels
 from idwbench.report.statistics import Statistic
 from idwbench.report.summaries import Section
 from idwbench.runs.kinds.models import ModelConfig
@@ -57,7 +57,8 @@ def moons_figure(selection: Selection) -> Figure:
     section = selection.first_section(selection.of_kind())
     models, dataset = selection.models(section), selection.dataset(section.config.dataset)
     configs = [model.row.model for model in models]
-    places = [((config.method, config.parameters_label), config.prototypes) for config in configs]
+    labels = parameters_labels(configs)
+    places = [((config.method, label), config.prototypes) for config, label in zip(configs, labels, strict=True)]
     rows = {row: plane.RowLabel(row[0], row[1].replace(", ", "\n")) for row, _ in places}
     columns = {n: count_label(n, "prototype") for n in sorted({n for _, n in places})}
 

@@ -81,9 +81,7 @@ def collect_patches(selection: Selection) -> tuple[list[PatchPanel], Dataset, st
         ConfigError: no complete patch study, or its data does not have two classes in two dimensions.
     """
     hint = "run the sweep paper_patches_two_moons"
-    studies = _alike_studies(
-        selection, {"cases": "special"}, lambda model: (model.method, model.parameters_label), hint
-    )
+    studies = _alike_studies(selection, {"cases": "special"}, lambda model: (model.method, model.versioned_label), hint)
     first = studies[0].config.model
     source = " · ".join(filter(None, (first.method, first.parameters_label, summarise(studies[:1])[0].title)))
     dataset = selection.dataset(studies[0].config.dataset)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.attention.scores import METHODS, get_method
+from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError
@@ -156,10 +156,12 @@ class Selection:
 
     def _registered(self, complete: list[Row]) -> list[Row]:
         """Return the rows whose method is registered in the version that was trained."""
-        for row in complete:
-            if row.model.method not in METHODS:
-                problem = f"method '{row.model.method}' is not registered"
-                raise ConfigError(problem, location=("plugin",), hint="load the plugin that defines it")
+        for name in dict.fromkeys(row.model.method for row in complete):
+            try:
+                get_method(name)  # it also looks into the plugins of the project
+            except ConfigError:
+                problem = f"method '{name}' is not registered"
+                raise ConfigError(problem, location=("plugin",), hint="load the plugin that defines it") from None
         rows = [row for row in complete if get_method(row.model.method).sha256 == row.model.plugin_sha256]
         names = ", ".join(sorted({row.model.method for row in complete if row not in rows}))
         problem = f"'{names}' was trained with another version of its plugin"
@@ -183,7 +185,7 @@ def best_rows(chosen_from: list[Row], metric: str, axes: Sequence[str]) -> list[
 
 def row_labels(chosen: Sequence[Row]) -> list[str]:
     """Return the method of each row with the parts of the label of its parameters that not all of that method have."""
-    words = [row.model.parameters_label.split(", ") for row in chosen]
+    words = [row.model.versioned_label.split(", ") for row in chosen]
     methods = [row.model.method for row in chosen]
     shared = {
         method: set.intersection(*(set(own) for other, own in zip(methods, words, strict=True) if other == method))

@@ -192,7 +192,7 @@ def lookup_runs(runs: Iterable[StoredRun]) -> list[LookupRuns]:
             continue
         names = ("noise", "mean", *(["std"] if dataset.std != 1 else []), "queries")
         data = " · ".join(setting_label(name, getattr(dataset, name)) for name in names)
-        label = " ".join(filter(None, (model.method, model.parameters_label)))
+        label = " ".join(filter(None, (model.method, model.versioned_label)))
         protocol = ""
         if run.n_parameters:
             label += f", {setting_label('learning_rate', run.config.protocol.learning_rate)}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from idwbench.report.frame import Row
-from idwbench.report.labels import metric_label, plain_value, value_label
+from idwbench.report.labels import metric_label, parameters_labels, plain_value, value_label
 from idwbench.report.statistics import SPLITS, Statistic
 
 __all__ = [
@@ -149,11 +149,17 @@ def statistic_columns(
             yield Column(f"{name} interval", f"{name} 95 % interval", texts, numeric=True)
 
 
+def _setting(row: Row) -> str:
+    """Return the label of the parameters; of all runs of the table that of a plugin's method depends on the others."""
+    others = [config.model for config in row.table.config] if row.model.plugin_sha256 else []
+    return parameters_labels([row.model, *others])[0]
+
+
 # Facts of rows: the name in CSV and JSON, the fact, and what tables show of it.
 RowColumn = tuple[str, Callable[[Row], Any], Callable[[Any], str]]
 MODEL_COLUMNS: list[RowColumn] = [
     ("method", lambda row: row.model.method, str),
-    ("setting", lambda row: row.model.parameters_label, str),
+    ("setting", _setting, str),
     ("prototypes", lambda row: row.model.prototypes or _ALL.get(row.model.kind, MISSING), str),
 ]
 N_RUNS: RowColumn = ("n", lambda row: row.n, str)

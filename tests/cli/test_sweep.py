@@ -88,8 +88,8 @@ def test_failed_runs_are_reported_listed_at_the_end_and_retried_on_request(run, 
     assert again.exit_code == 1
     assert "2 of 6 done, 0 to go, 4 failed" in again.stderr and "--retry failed" in again.stderr
     key = Results(DB).find_runs(methods=["broken"])[0].run_key[:12]
-    [row] = [line for line in again.stderr.splitlines() if line.startswith(f"  2 runs  {key}  broken · 2 prototypes ")]
-    assert "4 runs failed:" in again.stderr.splitlines() and row.endswith(": ValueError: no \\x1b[31mscore")
+    [row] = [line for line in again.stderr.splitlines() if line.startswith(f"  2 runs  {key}  broken · 2 prototypes:")]
+    assert "4 runs failed:" in again.stderr.splitlines() and row.endswith("s: ValueError: no \\x1b[31mscore")
     assert "4 to go" in run("sweep broken.yaml --plugin broken.py --retry failed").stderr
 
 

@@ -212,6 +212,11 @@ def test_files_of_one_method_are_told_apart_and_of_a_single_one_nothing_is_shown
     assert [column.name for column in board.columns][:3] == ["rank", "plugin_sha256", "n"]
     assert "aaaaaaaa |" in render([board], "markdown")
     assert "a" * 9 not in render([board], "markdown")
+    for runs, shown in (([run, other], ["p=2, ε=0.001", "p=2, ε=0.001, plugin aaaaaaaa"]), ([other], ["p=2, ε=0.001"])):
+        [setting] = [
+            column for table in section_tables(summarise(runs)) for column in table.columns if column.name == "setting"
+        ]
+        assert sorted(setting.texts) == shown
 
 
 SETS = ("two_moons", "digits", "iris", "wine", "blobs")

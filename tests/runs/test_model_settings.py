@@ -145,10 +145,10 @@ OF_METHODS = [
 
 
 @pytest.mark.parametrize(("kind", "settings"), OF_METHODS)
-def test_the_method_of_a_plugin_is_part_of_every_model_that_uses_it_and_of_its_label(kind, settings):
+def test_the_method_of_a_plugin_is_part_of_every_model_that_uses_it_and_of_its_versioned_label(kind, settings):
     register_method(replace(METHODS["idw"], name="planned", sha256="ab" * 32))
     model = parsed(kind, **settings)
-    assert model.plugin_sha256 == "ab" * 32 and model.label.endswith("plugin abababab")
+    assert model.plugin_sha256 == "ab" * 32 and model.versioned_label.endswith("plugin abababab")
 
 
 def test_every_setting_of_a_network_is_part_of_its_label():

@@ -84,6 +84,11 @@ class ModelSettings(Settings):
             ...
 
         @property
+        def plugin_sha256(self) -> str | None:
+            """Checksum of the plugin that defines the method, or None."""
+            ...
+
+        @property
         def is_deterministic(self) -> bool:
             """Whether the seed of a run does not affect its result, since only the data may be random."""
             ...
@@ -102,6 +107,12 @@ class ModelSettings(Settings):
     @abstractmethod
     def parameters_label(self) -> str:
         """Label of the parameters and other settings in tables."""
+
+    @property
+    def versioned_label(self) -> str:
+        """The label of the parameters with the checksum of the plugin, which tells two versions of a method apart."""
+        plugin = "" if self.plugin_sha256 is None else f"plugin {self.plugin_sha256[:8]}"
+        return ", ".join(filter(None, (self.parameters_label, plugin)))
 
     def replace_parameters(self, values: Mapping[str, ParameterValue]) -> Self:
         """Return a copy with other values of the parameters."""

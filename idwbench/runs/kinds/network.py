@@ -168,7 +168,6 @@ class NetworkConfig(ModelSettings):
         if self.compare:
             words.append("compared")
         words += ["statistics"] if self.statistics else []
-        words += [] if self.plugin_sha256 is None else [f"plugin {self.plugin_sha256[:8]}"]
         return ", ".join(words)
 
     @classmethod

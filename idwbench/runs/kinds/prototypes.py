@@ -80,7 +80,6 @@ class PrototypesConfig(ModelSettings):
             words.append(f"key bounds {self.key_bounds}")
         if self.slope_rank:
             words.append(f"slope rank {self.slope_rank}")
-        words += [] if self.plugin_sha256 is None else [f"plugin {self.plugin_sha256[:8]}"]
         return ", ".join(filter(None, words))
 
     @classmethod

@@ -67,7 +67,6 @@ class SequenceToSequenceConfig(NoPrototypes, ModelSettings):
             others = {name: value for name, value in self.parameters.items() if name not in own}
             words = [self.weighting, parameters_label(METHODS.get(self.method), others), parameters_label(chosen, own)]
         words += [f"{name} {getattr(self, name)}" for name in ("embedding", "width")]
-        words += [] if self.plugin_sha256 is None else [f"plugin {self.plugin_sha256[:8]}"]
         return ", ".join(filter(None, words))
 
     def check_dataset(self, dataset: DatasetConfig) -> None:

@@ -71,7 +71,6 @@ class LanguageModelConfig(NoPrototypes, ModelSettings):
         words = [parameters_label(METHODS.get(self.method), self.parameters), learned_label(self.learned)]
         words += [f"{name} {getattr(self, name)}" for name in ("depth", "width", "heads", "context")]
         words += ["statistics"] if self.statistics else []
-        words += [] if self.plugin_sha256 is None else [f"plugin {self.plugin_sha256[:8]}"]
         return ", ".join(filter(None, words))
 
     def check_dataset(self, dataset: DatasetConfig) -> None:
