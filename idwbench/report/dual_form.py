@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from idwbench.report.frame import Row, Runs, metric_names, replication_notes, rows, run_notes, run_table, with_metric
+from idwbench.report.frame import Row, Runs, metric_names, rows, run_notes, run_table, with_metric
 from idwbench.report.labels import constants_title, varying_settings
 from idwbench.report.references import DUAL_FORM_NOTE, SHARES, published_values
 from idwbench.report.statistics import Statistic
@@ -26,7 +26,6 @@ from idwbench.report.tables import (
     statistic_columns,
     statistic_values,
 )
-from idwbench.results.records import RESULT_STATES
 from idwbench.runs.datasets import DATASETS, PartsConfig
 from idwbench.runs.kinds.mlp import MlpConfig
 from idwbench.runs.metrics import ANSWERED_SPLITS, ATTENDED_PLACES
@@ -70,7 +69,7 @@ def dual_form(runs: Runs) -> tuple[Table, ...]:
     lines = [_Network(row, measured[row.number], *published_values(row.config)) for row in found]
     varying = ["dataset", *(name for name in varying_settings([row.settings for row in found]) if name != "dataset")]
     title = constants_title([row.config for row in found] or [*table.config[:1]], ("dataset_seed", *varying[1:]))
-    notes = (*replication_notes(table[table.state.isin(RESULT_STATES)]), *run_notes(found, table, "accuracy"))
+    notes = tuple(run_notes(found, table, "accuracy"))
     if not found:
         return (Table(title, (), (), notes=notes),)
     tables = [_accuracies(lines, varying, f"Accuracy · {title}"), _shares(lines, varying)]

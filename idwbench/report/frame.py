@@ -32,7 +32,6 @@ __all__ = [
     "Runs",
     "check_metric",
     "metric_names",
-    "replication_notes",
     "rows",
     "run_notes",
     "run_table",
@@ -203,24 +202,8 @@ def rows(table: pandas.DataFrame, metric: str) -> list[Row]:
     return every
 
 
-def replication_notes(table: pandas.DataFrame) -> Iterator[str]:
-    """Yield notes on what the spread is over, where it is not over the seeds of runs."""
-    for seeds in sorted({*table.data_seeds} - {()}):
-        low, high = min(seeds), max(seeds)
-        listed = f"{low} to {high}" if high - low + 1 == len(seeds) else ", ".join(map(str, seeds))
-        yield f"Spread and tests: over the {count_label(len(seeds), 'seed')} {listed} of the data."
-    alone = table[table.is_deterministic & ~table.data_seeds.astype(bool)].drop_duplicates("model")
-    models = [config.model for config in alone.config]
-    names = sorted({"kernel regression" if model.kind == "kernel_regression" else model.method for model in models})
-    if len(names) == 1:
-        yield f"The result of {names[0]} does not depend on the seed; it counts once and has no spread."
-    elif names:
-        listed = f"{', '.join(names[:-1])} and {names[-1]}"
-        yield f"The results of {listed} do not depend on the seed; they count once and have no spread."
-
-
 def run_notes(rows: Sequence[Row], table: pandas.DataFrame, metric: str, *, seeds: bool = True) -> Iterator[str]:
-    """Yield notes on runs that the rows of a table lack.
+    """Yield notes on what the spread is over, where it is not over the seeds of runs, and on runs that rows lack.
 
     Args:
         rows: The rows that are shown.
@@ -228,6 +211,19 @@ def run_notes(rows: Sequence[Row], table: pandas.DataFrame, metric: str, *, seed
         metric: The name of the metric.
         seeds: Whether to note that rows have fewer runs than others.
     """
+    shown = table[table.is_shown]
+    for replicates in sorted({*shown.data_seeds} - {()}):
+        low, high = min(replicates), max(replicates)
+        listed = f"{low} to {high}" if high - low + 1 == len(replicates) else ", ".join(map(str, replicates))
+        yield f"Spread and tests: over the {count_label(len(replicates), 'seed')} {listed} of the data."
+    alone = shown[shown.is_deterministic & ~shown.data_seeds.astype(bool)].drop_duplicates("model")
+    models = [config.model for config in alone.config]
+    names = sorted({"kernel regression" if model.kind == "kernel_regression" else model.method for model in models})
+    if len(names) == 1:
+        yield f"The result of {names[0]} does not depend on the seed; it counts once and has no spread."
+    elif names:
+        listed = f"{', '.join(names[:-1])} and {names[-1]}"
+        yield f"The results of {listed} do not depend on the seed; they count once and have no spread."
     most = max((row.n for row in rows), default=0)
     if seeds and (fewer := sum(0 < row.n < most for row in rows)):
         yield f"{count_label(fewer, 'row')} of {len(rows):,} with fewer than {most:,} seeds; see n."

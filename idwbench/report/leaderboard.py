@@ -14,7 +14,6 @@ from idwbench.report.frame import (
     Row,
     Runs,
     check_metric,
-    replication_notes,
     rows,
     run_notes,
     run_table,
@@ -94,9 +93,8 @@ def leaderboard(
             *([f"The first {len(board):,} of {len(ranked):,} rows."] if len(board) < len(ranked) else []),
             *([] if name in METRICS else [f"Whether a higher {name} is better is not known."]),
             *choice,
-            *replication_notes(shown),
-            *tests,
             *run_notes(compared, table, name),
+            *tests,
         ),
     )
 

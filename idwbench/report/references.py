@@ -30,7 +30,6 @@ __all__ = [
     "ReferenceSource",
     "find_reference",
     "published_values",
-    "reference_label",
     "reference_notes",
 ]
 
@@ -59,6 +58,10 @@ class Reference(NamedTuple):
 
     test_accuracy: float
     n: int | None = None
+
+    def __str__(self) -> str:
+        """Return ``97.50 (n=10)``."""
+        return value_label("accuracy", self.test_accuracy) + (f" (n={self.n})" if self.n else "")
 
 
 # The six methods of Table 1, and their parameters that are not the default: the authors' code divides by √prototypes.
@@ -92,13 +95,6 @@ def find_reference(source: ReferenceSource, row: Row) -> Reference | None:
     parameters |= PAPER_PARAMETERS.get(model.method, {})
     theirs = PrototypesConfig.model_construct(method=model.method, parameters=parameters, prototypes=model.prototypes)
     return known if model == theirs else None
-
-
-def reference_label(known: Reference | None) -> str:
-    """Return ``97.50 (n=10)``; nothing for None."""
-    if known is None:
-        return ""
-    return value_label("accuracy", known.test_accuracy) + (f" (n={known.n})" if known.n else "")
 
 
 def reference_notes(dataset: str, protocol: Protocol, sources: Collection[str]) -> tuple[str, ...]:

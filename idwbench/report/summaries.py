@@ -13,7 +13,6 @@ from idwbench.report.frame import (
     Row,
     Runs,
     check_metric,
-    replication_notes,
     rows,
     run_notes,
     run_table,
@@ -26,7 +25,7 @@ from idwbench.report.labels import (
     setting_labels,
     sortable,
 )
-from idwbench.report.references import SOURCES, find_reference, reference_label, reference_notes
+from idwbench.report.references import SOURCES, find_reference, reference_notes
 from idwbench.report.statistics import compare, present_splits, with_intervals
 from idwbench.report.tables import (
     DIVERGED,
@@ -57,7 +56,9 @@ _SETTINGS = (
     *(name for name in PrototypesConfig.model_fields if name != "kind"),
 )
 # Published accuracies, of tables of accuracies.
-_PUBLISHED: list[RowColumn] = [(source, partial(find_reference, source), reference_label) for source in SOURCES]
+_PUBLISHED: list[RowColumn] = [
+    (source, partial(find_reference, source), lambda known: str(known or "")) for source in SOURCES
+]
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Section:
         config: The settings of the first run; of several data sets that differ only in their seed, with the first.
         metric: The name of the metric.
         rows: Sorted by prototypes, method in the order of the registry, and parameters.
-        notes: Lines below the table, in order: on the spread, on tests and intervals, on runs, on references.
+        notes: Lines below the table, in order: on the spread and on runs, on tests and intervals, on references.
         notes_on_runs: Those on the spread and on runs.
         data_seeds: The seeds of those data sets, over which the statistics are; empty if they are over seeds of runs.
     """
@@ -150,10 +151,9 @@ def _section(words: Sequence[str], metric: str, table: pandas.DataFrame, interva
         statistics, more = with_intervals(statistics)
         tests += more
     ordered = [replace(row, statistics=by_split) for row, by_split in zip(ordered, statistics, strict=True)]
-    spread, states = [*replication_notes(shown)], [*run_notes(ordered, table, metric, seeds=False)]
+    runs = tuple(run_notes(ordered, table, metric, seeds=False))
     sources = [name for name, fact, _ in _PUBLISHED if metric == "accuracy" and any(map(fact, ordered))]
-    notes = (*spread, *tests, *states, *reference_notes(config.dataset.name, config.protocol, sources))
-    runs = (*spread, *states)
+    notes = (*runs, *tests, *reference_notes(config.dataset.name, config.protocol, sources))
     return Section(title, protocol, config, metric, tuple(ordered), notes, runs, seeds)
 
 
