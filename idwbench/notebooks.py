@@ -18,7 +18,7 @@ from idwbench.models.patched_network import PatchedNetwork
 from idwbench.models.saved_model import SavedModel, stored_model
 from idwbench.report.labels import cell_label
 from idwbench.report.render import html_notes, html_rows
-from idwbench.report.selection import select_runs
+from idwbench.report.reports import select_runs
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
 

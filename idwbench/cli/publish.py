@@ -159,7 +159,7 @@ def figure(
         raise ConfigError("missing argument 'NAME': a figure, see --list")
     from idwbench.figures.stored import FORMULAS, Drawing, check_figure_name, stored_drawing
     from idwbench.figures.style import check_figure_path, open_window, save_figure, window_backend
-    from idwbench.report.selection import select_runs
+    from idwbench.report.reports import select_runs
     from idwbench.training.threads import limited_threads
 
     if show and window_backend() is None:

@@ -102,8 +102,8 @@ def report(
         axes = [axis.strip() for axis in best_over.split(",")] if best_over is not None else []
         tables = idwbench.leaderboard(results, leaderboard, top=top, best_over=axes, **options).tables
     elif capacity:
-        from idwbench.report.capacity_slopes import capacity_tables
-        from idwbench.report.selection import select_runs
+        from idwbench.report.lookups import capacity_tables
+        from idwbench.report.reports import select_runs
 
         runs = select_runs(results, table, options["methods"], options["prototypes"])
         tables = tuple(capacity_tables(results.load_runs([*runs.run_key])))

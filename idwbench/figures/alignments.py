@@ -12,9 +12,8 @@ from idwbench.errors import ConfigError
 from idwbench.figures.lines import Axis, Panel, PanelRow, draw_rows, lines_of, place_styles
 from idwbench.figures.runs import Selection, first_run, row_labels
 from idwbench.figures.style import INK, new_page, style_axes
-from idwbench.report.by_dataset import section_headers
 from idwbench.report.frame import Row
-from idwbench.report.summaries import Section
+from idwbench.report.summaries import Section, section_headers
 from idwbench.runs.dataset_base import SequencePairsConfig
 from idwbench.runs.kinds.sequence_to_sequence import SequenceToSequenceConfig
 

@@ -19,11 +19,10 @@ from idwbench.errors import ConfigError
 from idwbench.figures import plane
 from idwbench.figures.runs import Model, Selection, first_run
 from idwbench.figures.style import INK, PAPER, QUIET, new_page, percent_label, write
-from idwbench.report.by_dataset import section_headers
 from idwbench.report.frame import Row
 from idwbench.report.labels import count_label, parameters_labels
 from idwbench.report.statistics import Statistic
-from idwbench.report.summaries import Section
+from idwbench.report.summaries import Section, section_headers
 from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.metrics import HEADLINES, METRICS
 

@@ -127,7 +127,7 @@ def attention_part(results: Results, runs: Sequence[StoredRun], data_dir: Path |
     """Return the section of the dual form; None without complete runs of kind ``mlp``."""
     from idwbench.figures.explanations import collect_attention
     from idwbench.figures.runs import Selection
-    from idwbench.report.dual_form import dual_form
+    from idwbench.report.studies import dual_form
 
     perceptrons = [run for run in runs if run.config.model.kind == "mlp" and run.state == "complete"]
     if not perceptrons:

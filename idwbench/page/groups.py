@@ -16,7 +16,7 @@ from idwbench.errors import ConfigError
 from idwbench.page.parts import Part
 from idwbench.report.frame import Row, metric_names, rows, run_table
 from idwbench.report.leaderboard import leaderboard
-from idwbench.report.selection import select_runs
+from idwbench.report.reports import select_runs
 from idwbench.report.statistics import SPLITS
 from idwbench.results.records import RESULT_STATES, StoredRun
 from idwbench.runs.config import RunConfig

@@ -244,10 +244,10 @@ def _write_item(
         save_figure(stored_drawing(item.figure, results, runs, data_dir).figure, paths[0], overwrite=True)
         return paths
     from idwbench.report.leaderboard import leaderboard
-    from idwbench.report.selection import report_tables, tables_of
+    from idwbench.report.reports import report_tables, tables_of
 
     if item.capacity:
-        from idwbench.report.capacity_slopes import capacity_tables
+        from idwbench.report.lookups import capacity_tables
 
         return _write_tables(capacity_tables(runs), paths)
     if "split" in item.options:

@@ -21,7 +21,7 @@ import pandas
 
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.report.labels import count_label, flat_settings
-from idwbench.report.statistics import SPLITS, Statistic, statistic
+from idwbench.report.statistics import SPLITS, Statistic, present_splits, statistic
 from idwbench.results.records import RESULT_STATES, StoredRun
 from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.models import ModelConfig
@@ -31,7 +31,9 @@ __all__ = [
     "Row",
     "Runs",
     "check_metric",
+    "chosen_split",
     "metric_names",
+    "one_metric",
     "rows",
     "run_notes",
     "run_table",
@@ -161,6 +163,32 @@ def check_metric(table: pandas.DataFrame, metric: str) -> None:
     hint += "; `measure_runs` measures those with prototypes" if metric in QUALITY_METRICS else ""
     lack = "the only complete run lacks" if n == 1 else f"all {n:,} complete runs lack"
     raise ConfigError(f"{lack} the metric '{metric}'", location=("metric",), hint=hint)
+
+
+def one_metric(names: Iterable[str]) -> str:
+    """Return the metric that all runs of a table have.
+
+    Raises:
+        ConfigError: there are several, or none.
+    """
+    known = sorted({*names})
+    if len(known) != 1:
+        problem = "the tasks of these runs have different metrics; give one" if known else "there are no runs"
+        raise ConfigError(problem, location=("metric",), hint=f"one of: {', '.join(known)}" if known else "")
+    return known[0]
+
+
+def chosen_split(rows: Iterable[Row], metric: str, split: str | None) -> str:
+    """Return the split that is given, or the first that some row has.
+
+    Raises:
+        ConfigError: no row has the metric on that split.
+    """
+    splits = present_splits(row.statistics for row in rows) or SPLITS
+    if split is not None and split not in splits:
+        problem = f"no run has {metric} on a split '{split}'"
+        raise ConfigError(problem, location=("split",), hint=did_you_mean(split, splits))
+    return split or splits[0]
 
 
 def with_metric(table: pandas.DataFrame, metric: str) -> pandas.DataFrame:

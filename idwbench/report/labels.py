@@ -71,10 +71,15 @@ def metric_label(metric: str) -> str:
 
 
 def value_label(metric: str, mean: float, other: float | None = None, between: str = " ± ") -> str:
-    """Return ``97.50 ± 1.18`` for a metric in percent, four significant digits for another; `other` may be missing."""
+    """Return ``97.50 ± 1.18`` for a metric in percent, four significant digits for another; `other` may be missing.
+
+    Numbers of inputs have no decimals.
+    """
     numbers = (mean,) if other is None else (mean, other)
     if metric in METRICS and METRICS[metric].percent:
         return between.join(f"{100 * number:.2f}" for number in numbers)
+    if metric in METRICS and METRICS[metric].is_count:
+        return between.join(f"{number:,.0f}" for number in numbers)
     largest = max(map(abs, numbers))
     form = f".{_SIGNIFICANT_DIGITS - 1}e" if largest else ".0f"
     if 1e-4 <= largest < 1e6:

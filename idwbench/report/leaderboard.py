@@ -7,20 +7,20 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import pandas
-
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.report.frame import (
     Row,
     Runs,
     check_metric,
+    chosen_split,
+    one_metric,
     rows,
     run_notes,
     run_table,
     with_metric,
 )
 from idwbench.report.labels import constants_title, count_label, sortable, varying_settings
-from idwbench.report.statistics import SPLITS, compare, higher_is_better, mean_order, present_splits, with_intervals
+from idwbench.report.statistics import compare, higher_is_better, mean_order, present_splits, with_intervals
 from idwbench.report.tables import (
     DIVERGED,
     MISSING,
@@ -37,7 +37,7 @@ from idwbench.report.tables import (
 )
 from idwbench.runs.metrics import METRICS
 
-__all__ = ["best_by_validation", "chosen_split", "leaderboard"]
+__all__ = ["best_by_validation", "leaderboard"]
 
 
 def leaderboard(
@@ -69,10 +69,11 @@ def leaderboard(
     if top is not None and top < 1:
         raise ConfigError(f"expected a number of rows from 1, got {top}", location=("top",))
     table = run_table(runs)
-    name = _metric(table, metric)
+    if metric is not None:
+        check_metric(table, metric)
+    name = metric or one_metric(table.headline)
     table = with_metric(table, name)
-    shown = table[table.is_shown]
-    every = rows(shown, name)
+    every = rows(table[table.is_shown], name)
     varying = varying_settings([row.settings for row in every])
     chosen, choice = best_by_validation(every, varying, best_over, name)
     marked, tests = compare([(row.data, row.statistics) for row in chosen], name)
@@ -81,46 +82,24 @@ def leaderboard(
     ranked = _ranked(compared, by, name, varying)
     board = ranked[:top]
     if intervals:
-        bounded, notes = with_intervals([row.statistics for _, row in board], (by,))
+        bounded, more = with_intervals([row.statistics for _, row in board], (by,))
         board = [(rank, replace(row, statistics=one)) for (rank, row), one in zip(board, bounded, strict=True)]
-        tests += notes
-    title = ("dataset_seed",) if any(table.data_seeds) else ()
+        tests += more
+    pooled = ["dataset_seed"] if any(table.data_seeds) else []
+    title = constants_title([row.config for row in chosen] or [*table.config[:1]], (*varying, *pooled))
+    # The kind is shown only if one method has several.
+    kinds = {(row.settings["method"], row.settings["model"]) for row in chosen}
+    hidden = {"model"} if len(kinds) == len({method for method, _ in kinds}) else set()
+    settings = [setting for setting in varying if setting not in hidden]
     among = " on the same data" if len({row.data for row in compared}) > 1 else ""
-    return replace(
-        _table(board, name, by, _columns(varying, chosen), among),
-        title=constants_title([row.config for row in chosen] or [*table.config[:1]], (*varying, *title)),
-        notes=(
-            *([f"The first {len(board):,} of {len(ranked):,} rows."] if len(board) < len(ranked) else []),
-            *([] if name in METRICS else [f"Whether a higher {name} is better is not known."]),
-            *choice,
-            *run_notes(compared, table, name),
-            *tests,
-        ),
+    notes = (
+        *([f"The first {len(board):,} of {len(ranked):,} rows."] if len(board) < len(ranked) else []),
+        *([] if name in METRICS else [f"Whether a higher {name} is better is not known."]),
+        *choice,
+        *run_notes(compared, table, name),
+        *tests,
     )
-
-
-def _metric(table: pandas.DataFrame, metric: str | None) -> str:
-    if metric is not None:
-        check_metric(table, metric)
-        return metric
-    names: list[str] = sorted({*table.headline})
-    if len(names) != 1:
-        problem = "the tasks of these runs have different metrics; give one" if names else "there are no runs"
-        raise ConfigError(problem, location=("metric",), hint=f"one of: {', '.join(names)}" if names else "")
-    return names[0]
-
-
-def chosen_split(rows: Iterable[Row], metric: str, split: str | None) -> str:
-    """Return the split that is given, or the first that some row has.
-
-    Raises:
-        ConfigError: no row has the metric on that split.
-    """
-    splits = present_splits(row.statistics for row in rows) or SPLITS
-    if split is not None and split not in splits:
-        problem = f"no run has {metric} on a split '{split}'"
-        raise ConfigError(problem, location=("split",), hint=did_you_mean(split, splits))
-    return split or splits[0]
+    return replace(_table(board, name, by, settings, among), title=title, notes=notes)
 
 
 def _ranked(rows: Sequence[Row], split: str, metric: str, varying: Sequence[str]) -> list[tuple[int | None, Row]]:
@@ -136,13 +115,6 @@ def _ranked(rows: Sequence[Row], split: str, metric: str, varying: Sequence[str]
     for place, row in enumerate(ranked, start=1):
         first.setdefault(scores[row.number], place)
     return [(first[scores[row.number]] if split in row.statistics else None, row) for row in ranked]
-
-
-def _columns(varying: Sequence[str], rows: Sequence[Row]) -> tuple[str, ...]:
-    """Return the settings to show: the kind only if one method has several."""
-    kinds = {(row.settings["method"], row.settings["model"]) for row in rows}
-    several = len(kinds) > len({method for method, _ in kinds})
-    return tuple(name for name in varying if name != "model" or several)
 
 
 def _table(

@@ -6,13 +6,22 @@ recall is below t at the smallest number of items, or at least t at the largest,
 
 Two laws are fitted by least squares to log(capacity) of all seeds: C = a · d^b (``power``) and C = a · exp(b·d)
 (``exponential``). The one with the larger R² is chosen. The interval of b is the 95 % percentile bootstrap over seeds.
+The *slope* is the b of the power law below and above the middle dimension, the geometric mean of the outer ones.
+
+For a softmax of `idw` without scaling theory says: a query is at the squared distance σ_q²·d from its own key and at
+about (2σ² + σ_q²)·d from each other, where σ is the standard deviation of keys and σ_q that of noise. So the weight of
+its own key is about R = ((2σ² + σ_q²)/σ_q²)^(p/2) times that of each other, whatever d is. With values v_j ~ N(0, I)
+the answer is nearest to its own value if ‖v_i‖²·(1 − 2(R − 1)/(R + n − 1)) < ‖v_j‖² for all other j, up to the
+products of different values, which are smaller. The squared norms are χ² with d degrees of freedom; the capacity is
+the largest n for which this has the probability of the threshold. They spread by √(2d), and the own value is ahead by
+about 2Rd/n, so that the capacity grows as √d but for a logarithm.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import geometric_mean
 from typing import Any, Literal
@@ -23,9 +32,10 @@ from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
 from idwbench.report.labels import plain_value, range_label, setting_label
-from idwbench.report.tables import MISSING, Column, Table
+from idwbench.report.tables import MISSING, Column, Table, nonempty
 from idwbench.results.records import StoredRun
 from idwbench.runs.datasets import LookupConfig
+from idwbench.runs.kinds.hash_table import HashTableConfig
 from idwbench.runs.kinds.models import ModelConfig
 
 __all__ = [
@@ -37,12 +47,14 @@ __all__ = [
     "LookupRuns",
     "capacity",
     "capacity_table",
+    "capacity_tables",
+    "expected_capacity",
     "fit_capacity",
-    "items_label",
     "law_label",
     "lookup_capacities",
     "lookup_runs",
     "predicted_capacity",
+    "slopes_table",
 ]
 
 Law = Literal["power", "exponential"]
@@ -50,6 +62,9 @@ LAWS: tuple[Law, ...] = ("power", "exponential")
 _LAW_HEADERS = ("law", "95 % interval of b", "R² (power, exponential)")
 _RESAMPLES = 2000
 _FEWEST_DIMENSIONS = 3
+# Points of the distribution of the norm of a value.
+_QUANTILES = 400
+_MOST_ITEMS = 1e9
 
 
 @dataclass(frozen=True)
@@ -220,16 +235,14 @@ def lookup_capacities(runs: Iterable[StoredRun], threshold: float = 0.99) -> lis
         most = max(map(len, sizes.values()))
         by_dimensions = {}
         for d in (d for d, items in sizes.items() if len(items) == most):
-            recalls = pandas.DataFrame(
-                {n: each.values("recall", d, n) for n in sizes[d]}
-            ).dropna()  # a row for each seed
-            by_dimensions[d] = {seed: capacity(own, threshold) for seed, own in recalls.to_dict("index").items()}
+            by_seed = pandas.DataFrame({n: each.values("recall", d, n) for n in sizes[d]}).dropna().to_dict("index")
+            by_dimensions[d] = {seed: capacity(recalls, threshold) for seed, recalls in by_seed.items()}
         found.append(Capacities(each, threshold, by_dimensions, fit_capacity(by_dimensions)))
     return found
 
 
 def capacity_table(capacities: Sequence[Capacities]) -> Table:
-    """Return the table of laws and of capacities by dimensions, for `idwbench.report.render.render`."""
+    """Return the table of laws and of capacities by dimensions, at least one, for `idwbench.report.render.render`."""
     dimensions = sorted({d for each in capacities for d in each.by_dimensions})
     data, fits = [each.of.data for each in capacities], [each.fit for each in capacities]
     columns = [
@@ -241,14 +254,13 @@ def capacity_table(capacities: Sequence[Capacities]) -> Table:
         ),
     ]
     columns += [Column(header, header, own) for header, *own in zip(_LAW_HEADERS, *map(_law_cells, fits), strict=True)]
-    threshold = capacities[0].threshold if capacities else 0.99
     counts = {len(own) for each in capacities for own in each.by_dimensions.values()}
-    seeds = f"{range_label(counts)} seeds" if counts else ""
     return Table(
-        title=f"Capacity at {100 * threshold:g} % recall" + (f" · {data[0]}" if len(set(data)) == 1 else ""),
+        title=f"Capacity at {100 * capacities[0].threshold:g} % recall"
+        + (f" · {data[0]}" if len(set(data)) == 1 else ""),
         columns=tuple(columns),
         groups=tuple(data),
-        caption=f"Items, geometric mean over seeds (smallest to largest); {seeds}.",
+        caption=f"Items, geometric mean over seeds (smallest to largest); {range_label(counts)} seeds.",
         notes=(
             "< and >: some seeds are below at the smallest, or not below at the largest number of items that was run.",
             "The law is fitted to all seeds at the dimensions without < or >.",
@@ -271,17 +283,11 @@ def _cell(found: Mapping[int, Capacity]) -> str:
     """Return ``28 (21 to 35)``; a bound as ``<2`` or ``>2048``."""
     if not found:
         return MISSING
-    values = [each.items for each in found.values()]
-    sides = {each.censored for each in found.values()}
+    values, sides = [each.items for each in found.values()], {each.censored for each in found.values()}
     mark = "<" if "below" in sides else ">" if "above" in sides else ""
     if len(sides) == 1 and mark:
-        return f"{mark}{items_label(values[0])}"
-    return f"{mark}{items_label(geometric_mean(values))} ({items_label(min(values))} to {items_label(max(values))})"
-
-
-def items_label(value: float) -> str:
-    """Return a number of items in words: ``12.8``, or ``1,376`` from ten on."""
-    return f"{value:,.0f}" if value >= 10 else plain_value(round(value, 1))
+        return f"{mark}{_items_label(values[0])}"
+    return f"{mark}{_items_label(geometric_mean(values))} ({_items_label(min(values))} to {_items_label(max(values))})"
 
 
 def _law_cells(fit: CapacityFit | None) -> tuple[str, str, str]:
@@ -290,3 +296,104 @@ def _law_cells(fit: CapacityFit | None) -> tuple[str, str, str]:
         return MISSING, MISSING, MISSING
     interval = " to ".join(f"{bound:.{2 if fit.law == 'power' else 3}f}" for bound in fit.interval)
     return law_label(fit), interval, ", ".join(f"{value:.3f}" for value in fit.r_squared.values())
+
+
+def _items_label(value: float) -> str:
+    """Return a number of items in words: ``12.8``, or ``1,376`` from ten on."""
+    return f"{value:,.0f}" if value >= 10 else plain_value(round(value, 1))
+
+
+_SLOPE_NOTES = (
+    "A law is fitted at the dimensions at which no seed is below the smallest or above the largest number of items "
+    "that was run, at least 3. 95 % interval: bootstrap over seeds.",
+    "by theory: for a softmax of idw, if all weights had the ratio of mean distances. b is that between both ends; it "
+    "tends to ½ as d grows.",
+)
+# By header: the numbers of a slope, and how each is shown.
+_SLOPE_COLUMNS: tuple[tuple[str, tuple[str, ...], Callable[[Any], str]], ...] = (
+    ("dimensions", ("from_dimensions", "to_dimensions"), str),
+    ("items", ("from_items", "to_items"), _items_label),
+    ("slope b", ("slope",), "{:.2f}".format),
+    ("95 % interval", ("slope_low", "slope_high"), "{:.2f}".format),
+    ("items by theory", ("expected_from_items", "expected_to_items"), _items_label),
+    ("b by theory", ("expected_slope",), "{:.2f}".format),
+)
+
+
+def capacity_tables(runs: Iterable[StoredRun], threshold: float = 0.99) -> tuple[Table, Table]:
+    """Return the tables of the capacities of lookups and of their slopes.
+
+    Raises:
+        ConfigError: there is no complete run on ``lookup``.
+    """
+    capacities = lookup_capacities(runs, threshold)
+    return capacity_table(capacities), slopes_table(capacities)
+
+
+def slopes_table(capacities: Sequence[Capacities]) -> Table:
+    """Return the table of power laws below and above the middle dimension, the geometric mean of the outer ones."""
+    slopes = [slope for each in capacities for slope in _slopes(each)]
+    data = [slope["data"] for slope in slopes]
+    is_one = len(set(data)) == 1
+    columns = [Column("model", "model", [slope["model"] for slope in slopes])]
+    columns += [] if is_one else [Column("data", "data", data)]
+    for header, names, label in _SLOPE_COLUMNS:
+        known = [[slope[name] for name in names] for slope in slopes]
+        texts = [MISSING if None in values else " to ".join(map(label, values)) for values in known]
+        columns.append(Column(header, header, texts, numeric=header != "dimensions"))
+    counts = {slope["n"] for slope in slopes} - {None}
+    return Table(
+        "Slopes of the capacity" + (f" · {data[0]}" if is_one else ""),
+        nonempty(columns),
+        tuple((slope["model"], slope["data"]) for slope in slopes),
+        f"Power laws a · d^b{f' over {range_label(counts)} seeds' if counts else ''}, and the items at both ends.",
+        notes=_SLOPE_NOTES,
+        records=lambda: slopes,
+    )
+
+
+def expected_capacity(model: ModelConfig, data: LookupConfig, dimensions: int, threshold: float = 0.99) -> float | None:
+    """Return the capacity that theory says, see above; None for other models than a softmax of ``idw``."""
+    from scipy.optimize import brentq  # slow to import
+    from scipy.stats import chi2
+
+    if not isinstance(model, HashTableConfig) or not data.noise:
+        return None
+    if (model.similarity, model.scaling, model.weighting, model.projections) != ("idw", "none", "softmax", "none"):
+        return None
+    ratio = ((2 * data.std**2 + data.noise**2) / data.noise**2) ** (float(model.parameters["power"]) / 2)
+    norms = chi2(dimensions).ppf((np.arange(_QUANTILES) + 0.5) / _QUANTILES)
+
+    def missing(log_items: float) -> float:
+        items = math.exp(log_items)
+        ahead = 2 * (ratio - 1) / (ratio + items - 1)
+        return float((chi2(dimensions).sf(norms * (1 - ahead)) ** (items - 1)).mean()) - threshold
+
+    ends = math.log(2), math.log(_MOST_ITEMS)
+    return math.exp(brentq(missing, *ends)) if missing(ends[0]) > 0 > missing(ends[1]) else None
+
+
+def _slopes(each: Capacities) -> Iterator[dict[str, Any]]:
+    """Yield the laws of one model below and above the middle of its dimensions, which belongs to both parts.
+
+    The dimensions are the outer ones of those that are fitted, or of the part, of which one alone has no slope. What
+    too few dimensions can be fitted for, and what the theory does not say, is None.
+    """
+    dimensions = sorted(each.by_dimensions)
+    middle = min(dimensions, key=lambda d: abs(math.log(d * d / (dimensions[0] * dimensions[-1]))), default=0)
+    parts = [d for d in dimensions if d <= middle], [d for d in dimensions if d >= middle]
+    for part in (part for part in parts if len(part) > 1):
+        fit = fit_capacity({d: each.by_dimensions[d] for d in part}, ("power",))
+        low, *_, high = part if fit is None else fit.dimensions
+        items = (None, None) if fit is None else predicted_capacity(fit, (low, high)).tolist()
+        bounds = (None, None) if fit is None else fit.interval
+        first, last = (expected_capacity(each.of.model, each.of.config, d, each.threshold) for d in (low, high))
+        is_expected = first is not None and last is not None
+        yield {
+            **{"model": each.of.label, "data": each.of.data, "n": fit and fit.n_seeds},
+            **{"from_dimensions": low, "to_dimensions": high, "from_items": items[0], "to_items": items[1]},
+            **{"slope": fit and fit.exponent, "slope_low": bounds[0], "slope_high": bounds[1]},
+            "expected_from_items": first if is_expected else None,
+            "expected_to_items": last if is_expected else None,
+            "expected_slope": math.log(last / first) / math.log(high / low) if first and last else None,
+        }

@@ -1,19 +1,28 @@
-"""Tables and leaderboards of a sweep or data set in one call; without torch."""
+"""Tables and leaderboards of stored runs by sweep or data set, method and prototypes; without torch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Literal, get_args
 
 import pandas
 
+from idwbench.errors import ConfigError, did_you_mean
+from idwbench.report.frame import Runs
 from idwbench.report.leaderboard import leaderboard as ranking
 from idwbench.report.render import html_table, render
-from idwbench.report.selection import report_tables, select_runs
+from idwbench.report.studies import dual_form, memory_tables, repair_tables
+from idwbench.report.summaries import by_dataset as side_by_side
+from idwbench.report.summaries import section_tables, summarise
 from idwbench.report.tables import Table
 from idwbench.results.store import Results
+from idwbench.runs.dataset_base import Task
+from idwbench.runs.kinds.models import MODELS
+from idwbench.runs.metrics import HEADLINES
 
-__all__ = ["Report", "leaderboard", "table"]
+__all__ = ["Report", "leaderboard", "report_tables", "select_runs", "table", "tables_of"]
 
 
 @dataclass(frozen=True)
@@ -99,3 +108,107 @@ def leaderboard(
     """
     runs = select_runs(results, name, methods, prototypes, metric=metric, setting="leaderboard")
     return Report((ranking(runs, metric, split=split, top=top, best_over=best_over, intervals=intervals),))
+
+
+def select_runs(
+    results: Results,
+    name: str | None = None,
+    methods: Collection[str] = (),
+    prototypes: Collection[int] = (),
+    *,
+    metric: str | None = None,
+    setting: str = "table",
+) -> pandas.DataFrame:
+    """Return the runs of a sweep or data set; without a name, of the only data set.
+
+    A name that a sweep and a data set share means the sweep. Empty `methods` and `prototypes` select all.
+
+    Args:
+        results: The database.
+        name: The sweep or data set.
+        methods: Names of methods.
+        prototypes: Numbers of prototypes.
+        metric: That of a table. Other metrics are not read where each complete run has it, or that of its task.
+        setting: The location of errors about the name.
+
+    Raises:
+        ConfigError: unknown name, or no run is left; `location` is ``(setting,)`` or ``("method",)``.
+    """
+    sweeps, datasets = results.names()
+    if name is None and len(datasets) != 1:
+        known = ", ".join(sorted({*datasets, *sweeps}))
+        hint = f"one of: {known}" if known else "nothing is stored"
+        raise ConfigError("the name of a sweep or data set is missing", location=(setting,), hint=hint)
+    name = datasets[0] if name is None else name
+    if name not in sweeps and name not in datasets:
+        problem = f"'{name}' is a kind of model" if name in MODELS else f"nothing is called '{name}'"
+        raise ConfigError(problem, location=(setting,), hint=did_you_mean(name, {*datasets, *sweeps}))
+    table = _read(results, "sweep" if name in sweeps else "dataset", name, metric)
+    models = table.drop_duplicates("setting").set_index("setting").config.map(lambda config: config.model)
+    present = {model.method for model in models}
+    for method in methods:
+        if method not in present:
+            hint = did_you_mean(method, present)
+            raise ConfigError(f"no run of {name} has the method '{method}'", location=("method",), hint=hint)
+    chosen = [
+        (not methods or model.method in methods) and (not prototypes or model.prototypes in prototypes)
+        for model in models
+    ]
+    table = table[table.setting.isin(models.index[chosen])]
+    if table.empty:
+        raise ConfigError(f"no runs of {name} have that method and number of prototypes", location=(setting,))
+    return table
+
+
+def _read(results: Results, kind: str, name: str, metric: str | None) -> pandas.DataFrame:
+    """Return the runs of a sweep or data set, without metrics that no table shows."""
+    read = partial(results.run_table, facts=("n_parameters",), **{kind: name})
+    names = {HEADLINES[task].name for task in get_args(Task)} | ({metric} if metric else set())
+    table = read(metrics=names)
+    known = [pair for pair in table.columns if isinstance(pair, tuple) and pair[1] in ([metric] if metric else names)]
+    is_measured = table[known].notna().any(axis=1) | (table.state != "complete")
+    # Messages name all metrics, and tables of perceptrons and of comparisons have many.
+    return table if is_measured.all() and (metric or tables_of(table) == "sections") else read()
+
+
+def tables_of(runs: Runs) -> Literal["dual_form", "memory", "repairs", "sections"]:
+    """Return which tables runs have: of perceptrons alone, of their memory, of ways to mend predictions, or others."""
+    configs = runs.config if isinstance(runs, pandas.DataFrame) else [run.config for run in runs]
+    models = {id(config.model): config.model for config in configs}.values()
+    if all(model.kind == "mlp" for model in models):
+        return "dual_form"
+    if any(model.kind == "memory_study" for model in models):
+        return "memory"
+    return "repairs" if any(getattr(model, "compare", False) for model in models) else "sections"
+
+
+def report_tables(
+    runs: Runs,
+    metric: str | None = None,
+    split: str | None = None,
+    *,
+    by_dataset: bool = False,
+    intervals: bool = False,
+) -> Sequence[Table]:
+    """Return the tables of some runs: of multilayer perceptrons alone that of the dual form, else of sections.
+
+    Runs that compare patches, or study the memory of a perceptron, have tables of these, unless a metric is given.
+
+    Args:
+        runs: Stored runs, such as those from `select_runs`.
+        metric: The name of a metric, by default that of each task.
+        split: The split that a table by data set shows.
+        by_dataset: Whether a table has a column for each data set.
+        intervals: Whether to compute 95 % intervals of the means.
+
+    Raises:
+        ConfigError: no run has the metric, or none on that split.
+    """
+    if by_dataset:
+        return side_by_side(summarise(runs, metric), split)
+    kind = "sections" if metric else tables_of(runs)
+    if kind == "dual_form" and not intervals:
+        return dual_form(runs)
+    if kind == "memory":
+        return memory_tables(runs)
+    return repair_tables(runs) if kind == "repairs" else section_tables(summarise(runs, metric, intervals=intervals))

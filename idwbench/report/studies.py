@@ -1,36 +1,51 @@
-"""Tables of studies: patches beside what else mends a wrong prediction, and the memory of recorded perceptrons.
+"""Tables of studies: what networks attend to in the history of their training, and ways to mend predictions.
 
-Studies of memories say what masks leave, and what a limited memory answers.
+Table 1 of arXiv 2202.05798 asks of recorded perceptrons whether the class that a layer attends to most is the target,
+or the answer. Studies of their memories say what masks leave, and what a limited memory answers.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas
 
-from idwbench.report.frame import Row, Runs, rows, run_notes, run_table, with_metric
-from idwbench.report.labels import constants_title, count_label
+from idwbench.report.frame import Row, Runs, metric_names, rows, run_notes, run_table, with_metric
+from idwbench.report.labels import constants_title, count_label, varying_settings
+from idwbench.report.references import DUAL_FORM_NOTE, SHARES, published_values
 from idwbench.report.statistics import Statistic
 from idwbench.report.tables import (
+    DIVERGED,
     MISSING,
-    N_RUNS,
     Column,
     Line,
     Table,
+    line_columns,
     line_records,
     nonempty,
     row_columns,
-    setting_columns,
-    statistic_columns,
+    statistic_values,
 )
+from idwbench.runs.datasets import DATASETS, PartsConfig
 from idwbench.runs.kinds.memory_study import MemoryStudyConfig
-from idwbench.runs.metrics import FORGETTING_MEASURES, FORGETTING_WAYS, METRICS, PATCH_MEASURES, PATCH_WAYS
+from idwbench.runs.kinds.mlp import MlpConfig
+from idwbench.runs.metrics import (
+    ANSWERED_SPLITS,
+    ATTENDED_PLACES,
+    FORGETTING_MEASURES,
+    FORGETTING_WAYS,
+    METRICS,
+    PATCH_MEASURES,
+    PATCH_WAYS,
+)
 
-__all__ = ["TOGETHER", "WAY_LABELS", "Compared", "compared_models", "memory_tables", "repair_tables"]
+__all__ = ["TOGETHER", "WAY_LABELS", "Compared", "compared_models", "dual_form", "memory_tables", "repair_tables"]
+
+# Repairs
 
 WAY_LABELS = {
     "unpatched": "unpatched",
@@ -76,9 +91,9 @@ def compared_models(runs: Runs) -> list[Compared]:
     table = run_table(runs)
     is_compared = table.config.map(lambda config: getattr(config.model, "compare", False)).astype(bool)
     table = table[is_compared & (table.state == "complete")]
-    measures = [*PATCH_MEASURES, "relative_radius", *(f"{name}{TOGETHER}" for name in PATCH_MEASURES)]
-    by_measure = {name: {row.number: row.statistics for row in rows(table, name)} for name in [*measures, "patched"]}
-    return [(row, {name: by_measure[name][row.number] for name in by_measure}) for row in rows(table, "patched")]
+    together = (f"{name}{TOGETHER}" for name in PATCH_MEASURES)
+    known = _measured(table, (*PATCH_MEASURES, "relative_radius", *together, "patched"))
+    return [(row, known[row.number]) for row in rows(table, "patched")]
 
 
 def repair_tables(runs: Runs) -> tuple[Table, ...]:
@@ -115,17 +130,17 @@ def _texts(measure: str, known: list[Statistic | None]) -> list[str]:
 
 # Studies of memories
 
-_FORGETTING_LABELS = {
+_MEMORY_LABELS = {
+    **dict(
+        zip(FORGETTING_MEASURES, ("accuracy on it", "on the rest", "other answers", "total variation"), strict=True)
+    ),
     "whole": "as trained",
-    "masked": "masked",
     "masked_last": "masked in the last layer",
     "ascended": "an epoch of ascent on it",
     "fine_tuned": "another epoch without it",
     "retrained": "trained again without it",
     "other_seed": "the same, another seed",
 }
-_WORDS = ("accuracy on it", "on the rest", "other answers", "total variation")
-_FORGETTING_HEADERS = dict(zip(FORGETTING_MEASURES, _WORDS, strict=True))
 _KEEP_LABELS = {
     "top": "largest attention",
     "recent": "most recent",
@@ -164,20 +179,14 @@ def memory_tables(runs: Runs) -> tuple[Table, ...]:
 
 def _forgetting_table(studies: Sequence[Row], table: pandas.DataFrame) -> Table:
     """Return a table with a row for each mask and way to forget what it names."""
-    known = {name: {row.number: row.statistics for row in rows(table, name)} for name in FORGETTING_MEASURES}
+    known = _measured(table, FORGETTING_MEASURES)
     lines = [
-        Line(row, {"network": way}, {name: of[row.number].get(way) for name, of in known.items()})
+        Line(row, {"network": way}, {name: by_way.get(way) for name, by_way in known[row.number].items()})
         for row in studies
         for way in FORGETTING_WAYS
         if way in row.statistics
     ]
-    measured = {name: [line.statistics[name] for line in lines] for name in FORGETTING_MEASURES}
-    columns = (
-        *setting_columns(("dataset", "mask"), [line.row for line in lines]),
-        Column("network", "network", [_FORGETTING_LABELS[line.facts["network"]] for line in lines]),
-        *row_columns([line.row for line in lines], N_RUNS),
-        *statistic_columns(None, measured, headers=_FORGETTING_HEADERS),
-    )
+    columns = line_columns(lines, ("dataset", "mask"), _MEMORY_LABELS)
     masks = table[table.config.map(lambda config: config.model.mask is not None).astype(bool)]
     notes = (_FORGETTING_NOTE, *run_notes(studies, with_metric(masks, "masked_accuracy"), "masked_accuracy"))
     title = f"Networks without a part of their training · {_constants(studies)}"
@@ -193,25 +202,20 @@ def _limited_table(studies: Sequence[Row], metric: str) -> Table:
         if study.slots is not None and study.keep is not None and "test" in row.statistics:
             networks[row.data, study.network.identity(), row.config.protocol.identity()][study.slots][study.keep] = row
     memories = [(slots, by_rule) for memory in networks.values() for slots, by_rule in sorted(memory.items())]
-    shown = [next(iter(by_rule.values())) for _, by_rule in memories]
-    rules = {
-        rule: [by_rule[rule].statistics["test"] if rule in by_rule else None for _, by_rule in memories]
-        for rule in _KEEP_LABELS
-    }
-    columns = (
-        *setting_columns(("dataset",), shown),
-        Column("slots", "slots", [f"{slots:,}" for slots, _ in memories], numeric=True),
-        *row_columns(shown, N_RUNS),
-        *statistic_columns(metric, rules, headers=_KEEP_LABELS),
+    shown, records = [], []
+    for slots, by_rule in memories:
+        known = {rule: by_rule[rule].statistics["test"] if rule in by_rule else None for rule in _KEEP_LABELS}
+        shown.append(Line(next(iter(by_rule.values())), {"slots": slots}, known))
+        records += [Line(row, {"metric": metric}, {"test": row.statistics["test"]}) for row in by_rule.values()]
+    rows = [line.row for line in shown]
+    return Table(
+        f"{_LIMITED_TITLES[metric]} · {_constants(rows)}",
+        line_columns(shown, ("dataset",), _KEEP_LABELS, metric) if shown else (),
+        tuple(row.data for row in rows),
+        _CAPTION,
+        notes=(_LIMITED_NOTE,),
+        records=partial(line_records, records),
     )
-    lines = [
-        Line(row, {"metric": metric}, {"test": row.statistics["test"]})
-        for _, by_rule in memories
-        for row in by_rule.values()
-    ]
-    title, groups = f"{_LIMITED_TITLES[metric]} · {_constants(shown)}", tuple(row.data for row in shown)
-    records = partial(line_records, lines)
-    return Table(title, nonempty(columns), groups, _CAPTION, notes=(_LIMITED_NOTE,), records=records)
 
 
 def _constants(studies: Sequence[Row]) -> str:
@@ -221,3 +225,158 @@ def _constants(studies: Sequence[Row]) -> str:
 def _study(row: Row) -> MemoryStudyConfig:
     assert isinstance(row.model, MemoryStudyConfig)
     return row.model
+
+
+def _measured(table: pandas.DataFrame, names: Iterable[str]) -> dict[int, dict[str, Mapping[str, Statistic]]]:
+    """Return metrics by the number of the row and by name, each by split."""
+    found: dict[int, dict[str, Mapping[str, Statistic]]] = defaultdict(dict)
+    for name in names:
+        for row in rows(table, name):
+            found[row.number][name] = row.statistics
+    return found
+
+
+# The dual form
+
+_SPREAD = "mean ± sample standard deviation over n seeds"
+_PLACES_TITLE = "Class and part of the largest total attention of each layer"
+_PLACES = ("target", "answer", "another")
+_MEANING = "the class with the largest total attention of the layer is the"
+_LABELS = {
+    **dict(zip(SHARES, ("target if wrong", "output if wrong", "both if right"), strict=True)),
+    **{"accuracy": "test accuracy", "accuracy_before": "before the second"},
+    **{"part": "test inputs", "wrong_inputs": "wrong", "answered_inputs": "number"},
+    **dict(zip(ATTENDED_PLACES, [f"{one}{there}" for there in ("", " there") for one in _PLACES], strict=True)),
+}
+_ABOUT_SHARES = (
+    "target if wrong, output if wrong: of the test inputs with a wrong answer, whose number is under wrong; both if "
+    "right: of the other test inputs."
+)
+_ABOUT_PLACES = (
+    "Here each class of each part is apart. target, answer, another: classes of the part that the inputs are of, where "
+    "answer is the class that is answered if it is not the target; there: the same classes of the other part."
+)
+
+
+def dual_form(runs: Runs) -> tuple[Table, ...]:
+    """Return tables of accuracies and of attention of stored runs of kind ``mlp``, without other runs.
+
+    A run that is given twice counts once. The first table has the records of the second, one for each setting and
+    layer. The third has where the layers attend in data of several parts, right and wrong answers apart; it is left out
+    if no run has it.
+    """
+    table = run_table(runs)
+    table = with_metric(table[table.kind == "mlp"], "accuracy").assign(kind_lacks_metric=False)
+    found = rows(table, "accuracy")
+    found.sort(key=lambda row: [*DATASETS].index(row.config.dataset.name))
+    measured = _measured(table, metric_names(table))
+    lines = [_Network(row, measured[row.number], *published_values(row.config)) for row in found]
+    varying = ["dataset", *(name for name in varying_settings([row.settings for row in found]) if name != "dataset")]
+    title = constants_title([row.config for row in found] or [*table.config[:1]], ("dataset_seed", *varying[1:]))
+    notes = tuple(run_notes(found, table, "accuracy"))
+    if not found:
+        return (Table(title, (), (), notes=notes),)
+    tables = [_accuracies(lines, varying, f"Accuracy · {title}"), _shares(lines, varying)]
+    if any(column.name.startswith("paper") for one in tables for column in one.columns):
+        notes = (DUAL_FORM_NOTE, *notes)
+    if places := [place for line in lines for place in _places(line)]:
+        about = f"Share in %, {_SPREAD}: {_MEANING} one of the column."
+        columns = line_columns(places, varying, _LABELS)
+        groups = tuple((place.row.number, place.facts["layer"]) for place in places)
+        records = partial(line_records, places)
+        tables.append(Table(_PLACES_TITLE, columns, groups, about, notes=(_ABOUT_PLACES,), records=records))
+    tables[-1] = replace(tables[-1], notes=(*tables[-1].notes, *notes))
+    return tuple(tables)
+
+
+class _Network(NamedTuple):
+    """A row with its metrics by name and split, the published shares by layer, and the accuracies for each part."""
+
+    row: Row
+    splits: Mapping[str, Mapping[str, Statistic]]
+    published: Mapping[int, Mapping[str, float]]
+    accuracies: Sequence[tuple[float | None, float | None]]
+
+    def test(self, metric: str) -> Statistic | None:
+        """Return a metric on the test data."""
+        return self.splits.get(metric, {}).get("test")
+
+    def shares(self, layer: int) -> dict[str, Statistic | None]:
+        """Return the shares of a layer by name."""
+        return {share: self.test(f"{share}_{layer}") for share in SHARES}
+
+    @property
+    def tasks(self) -> list[tuple[str, str, float | None, float | None]]:
+        """For each part of the data its name, its metric, and the published accuracies."""
+        dataset = self.row.config.dataset
+        names = [(self.row.config.dataset_label, "accuracy")]
+        if isinstance(dataset, PartsConfig):
+            names = [(part, f"accuracy_{number}") for number, part in enumerate(dataset.of, 1)]
+        return [(*name, after, before) for name, (after, before) in zip(names, self.accuracies, strict=True)]
+
+    @property
+    def layers(self) -> list[str]:
+        """The names of the layers."""
+        assert isinstance(self.row.model, MlpConfig)
+        return [*self.row.model.layer_names]
+
+
+def _places(line: _Network) -> Iterator[Line]:
+    """Yield where each layer attends, for each part of the test data and for right and wrong answers."""
+    counts, dataset = line.splits.get("answered_inputs", {}), line.row.config.dataset
+    for number, layer in enumerate(line.layers):
+        for split in (split for split in ANSWERED_SPLITS if split in counts):
+            assert isinstance(dataset, PartsConfig)
+            answers, _, part = split.partition("_")
+            places: dict[str, Statistic | None] = {"answered_inputs": counts[split]}
+            for place in ATTENDED_PLACES:
+                is_target = answers == "right" and place.endswith("answer")  # the answer has no place of its own
+                places[place] = None if is_target else line.splits.get(f"{place}_{number}", {}).get(split)
+            yield Line(line.row, {"layer": layer, "part": dataset.of[int(part) - 1], "answers": answers}, places)
+
+
+def _accuracies(lines: Sequence[_Network], settings: Sequence[str], title: str) -> Table:
+    tasks = []
+    for line in lines:
+        for task, metric, *published in line.tasks:
+            known = {"accuracy": line.test(metric), "accuracy_before": line.test(f"{metric}_before")}
+            tasks.append(Line(line.row, {"task": task}, known, _percent(dict(zip(known, published, strict=True)), 0)))
+    shown = [task.row for task in tasks]
+    columns = (*line_columns(tasks, settings, _LABELS), *row_columns(shown, DIVERGED))
+    has_before = any(task.statistics["accuracy_before"] for task in tasks)
+    second = "; before the second: that on the first part before the second began" if has_before else ""
+    about = f"Metric: accuracy in %, {_SPREAD}{second}."
+    return Table(title, columns, tuple(row.number for row in shown), about, records=partial(_records, lines))
+
+
+def _shares(lines: Sequence[_Network], settings: Sequence[str]) -> Table:
+    layers = []
+    for line in lines:
+        for number, layer in enumerate(line.layers):
+            known = {"wrong_inputs": line.test("wrong_inputs")} | line.shares(number)
+            layers.append(Line(line.row, {"layer": layer}, known, _percent(line.published.get(number, {}), 1)))
+    groups = tuple(layer.row.number for layer in layers)
+    about = f"Share in %, {_SPREAD}: {_MEANING} target or the output."
+    columns = line_columns(layers, settings, _LABELS)
+    return Table("Class of the largest total attention of each layer", columns, groups, about, notes=(_ABOUT_SHARES,))
+
+
+def _percent(published: Mapping[str, float | None], digits: int) -> dict[str, str]:
+    return {name: f"{100 * value:.{digits}f}" for name, value in published.items() if value is not None}
+
+
+def _records(lines: Iterable[_Network]) -> list[dict[str, Any]]:
+    """Return a record for each layer; what belongs to a setting is repeated."""
+    records = []
+    for line in lines:
+        record: dict[str, Any] = {**line.row.settings, "n": line.row.n, "diverged": line.row.n_diverged}
+        record |= statistic_values({name: line.test(name) for name in ("accuracy", "wrong_inputs")})
+        for number, (task, metric, after, before) in enumerate([*line.tasks, (None, "", None, None)][:2], 1):
+            name = f"accuracy_{number}"
+            record |= {f"task_{number}": task, **statistic_values({name: line.test(metric)}), f"paper_{name}": after}
+            record |= statistic_values({f"{name}_before": line.test(f"{metric}_before")})
+            record[f"paper_{name}_before"] = before
+        for number, layer in enumerate(line.layers):
+            published = {f"paper_{share}": line.published.get(number, {}).get(share) for share in SHARES}
+            records.append({**record, "layer": layer, **statistic_values(line.shares(number)), **published})
+    return records

@@ -1,4 +1,7 @@
-"""Stored runs by data set and protocol: a section for each, rows by model, statistics over seeds."""
+"""Stored runs by data set and protocol: a section for each, rows by model, statistics over seeds.
+
+Each section has a table; another has one row for each model and one column for each data set.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ from idwbench.report.frame import (
     Row,
     Runs,
     check_metric,
+    chosen_split,
+    one_metric,
     rows,
     run_notes,
     run_table,
@@ -21,21 +26,27 @@ from idwbench.report.frame import (
 from idwbench.report.labels import (
     count_label,
     dataset_words,
+    metric_label,
     ordered_parameters,
+    range_label,
     setting_labels,
     sortable,
 )
 from idwbench.report.references import SOURCES, find_reference, reference_notes
-from idwbench.report.statistics import compare, present_splits, with_intervals
+from idwbench.report.statistics import Statistic, compare, higher_is_better, present_splits, rounded, with_intervals
 from idwbench.report.tables import (
     DIVERGED,
+    MARKED,
+    MISSING,
     MODEL_COLUMNS,
     N_RUNS,
     REMOVABLE,
     ROW_COLUMNS,
+    Column,
     RowColumn,
     Table,
     caption,
+    nonempty,
     row_columns,
     row_record,
     statistic_columns,
@@ -47,7 +58,7 @@ from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.metrics import METRICS
 from idwbench.runs.protocol import DEFAULT_PROTOCOLS, Protocol
 
-__all__ = ["Section", "section_tables", "summarise"]
+__all__ = ["Section", "by_dataset", "section_headers", "section_tables", "summarise"]
 
 # The first columns of CSV; other kinds of models may add some.
 _SETTINGS = (
@@ -55,6 +66,7 @@ _SETTINGS = (
     *Protocol.model_fields,
     *(name for name in PrototypesConfig.model_fields if name != "kind"),
 )
+_COLUMNS_BY_DATASET = 4  # data sets of a table side by side
 # Published accuracies, of tables of accuracies.
 _PUBLISHED: list[RowColumn] = [
     (source, partial(find_reference, source), lambda known: str(known or "")) for source in SOURCES
@@ -66,7 +78,7 @@ class Section:
     """One data set under one protocol.
 
     Attributes:
-        title: One line with data set and protocol.
+        data: The label of the data set, and its settings that tell it from others.
         protocol: The settings of the protocol that have no default or differ from it.
         config: The settings of the first run; of several data sets that differ only in their seed, with the first.
         metric: The name of the metric.
@@ -76,7 +88,7 @@ class Section:
         data_seeds: The seeds of those data sets, over which the statistics are; empty if they are over seeds of runs.
     """
 
-    title: str
+    data: str
     protocol: str
     config: RunConfig
     metric: str
@@ -84,6 +96,12 @@ class Section:
     notes: tuple[str, ...]
     notes_on_runs: tuple[str, ...]
     data_seeds: tuple[int, ...]
+
+    @property
+    def title(self) -> str:
+        """One line with data set and protocol."""
+        seeds = f"{len(self.data_seeds)} seeds of the data" if self.data_seeds else ""
+        return " · ".join(filter(None, (self.data, seeds, self.protocol)))
 
     @property
     def is_tested(self) -> bool:
@@ -132,20 +150,20 @@ def summarise(runs: Runs, metric: str | None = None, *, intervals: bool = False)
     firsts = [group.iloc[0] for _, group in groups]
     datasets = [run.config.dataset.model_copy(update={"seed": 0} if run.data_seeds else {}) for run in firsts]
     words = dataset_words([run.dataset for run in firsts], datasets)
-    sections = [_section(own, name, group, intervals) for own, (name, group) in zip(words, groups, strict=True)]
+    sections = [
+        _section(" · ".join(own), *group, intervals=intervals) for own, group in zip(words, groups, strict=True)
+    ]
     if sections and n_lacking:
         note = f"{count_label(n_lacking, 'complete run')} of other tables without the metric '{metric}'; not shown."
         sections[-1] = replace(sections[-1], notes=(*sections[-1].notes, note))
     return tuple(sections)
 
 
-def _section(words: Sequence[str], metric: str, table: pandas.DataFrame, intervals: bool) -> Section:
-    """Return the section of some runs, whose title begins with the words of their data set."""
+def _section(data: str, metric: str, table: pandas.DataFrame, *, intervals: bool) -> Section:
+    """Return the section of some runs on one data set."""
     config: RunConfig = table.config[table.data_seed.idxmin()]
-    seeds, protocol = table.data_seeds.iloc[0], " · ".join(setting_labels(config.protocol).values())
-    title = " · ".join([*words, *([f"{len(seeds)} seeds of the data"] if seeds else []), protocol])
-    shown = table[table.is_shown]
-    ordered = rows(shown, metric)
+    protocol = " · ".join(setting_labels(config.protocol).values())
+    ordered = rows(table[table.is_shown], metric)
     statistics, tests = compare([(row.model.prototypes, row.statistics) for row in ordered], metric)
     if intervals:
         statistics, more = with_intervals(statistics)
@@ -154,7 +172,7 @@ def _section(words: Sequence[str], metric: str, table: pandas.DataFrame, interva
     runs = tuple(run_notes(ordered, table, metric, seeds=False))
     sources = [name for name, fact, _ in _PUBLISHED if metric == "accuracy" and any(map(fact, ordered))]
     notes = (*runs, *tests, *reference_notes(config.dataset.name, config.protocol, sources))
-    return Section(title, protocol, config, metric, tuple(ordered), notes, runs, seeds)
+    return Section(data, protocol, config, metric, tuple(ordered), notes, runs, table.data_seeds.iloc[0])
 
 
 def _order(config: RunConfig, label: str, data_seeds: Sequence[int]) -> tuple[object, ...]:
@@ -222,3 +240,84 @@ def _records(section: Section) -> list[dict[str, Any]]:
             record[f"{source}_test"], record[f"{source}_n"] = reference or (None, None)
         records.append(record)
     return records
+
+
+def by_dataset(sections: Sequence[Section], split: str | None = None) -> tuple[Table, ...]:
+    """Return tables of four data sets each; the last has the mean rank over all data sets, and the notes.
+
+    The first has the records of all sections.
+
+    Args:
+        sections: Sections with the same metric.
+        split: The split to show: by default ``test``, or the first that has the metric.
+
+    Raises:
+        ConfigError: the sections have different metrics, or no run has the metric on the split.
+    """
+    if not sections:
+        return ()
+    metric = one_metric(section.metric for section in sections)
+    every = [row for section in sections for row in section.rows]
+    split = chosen_split(every, metric, split)
+    models = {row.model.identity(): row for row in every}
+    headers = section_headers(sections)
+    by_model: dict[str, dict[str, Statistic]] = {identity: {} for identity in models}
+    for header, section in zip(headers, sections, strict=True):
+        for row in section.rows:
+            if split in row.statistics:
+                by_model[row.model.identity()][header] = row.statistics[split]
+    compared, tests = compare([(None, by_header) for by_header in by_model.values()], metric)
+    measured = {header: [by_header.get(header) for by_header in compared] for header in headers}
+    columns = [*statistic_columns(metric, measured, headers)]
+    parts = [columns[start : start + _COLUMNS_BY_DATASET] for start in range(0, len(columns), _COLUMNS_BY_DATASET)]
+    if len(sections) > 1:
+        parts[-1].append(Column("rank", "mean rank", _ranks([*measured.values()], metric), numeric=True))
+    shown = [*models.values()]
+    counts = [str(row.model.prototypes or MISSING) for row in shown]
+    first = nonempty(
+        [*row_columns(shown, *MODEL_COLUMNS[:2]), Column("prototypes", "prototypes", counts, numeric=True)]
+    )
+    protocols = {section.protocol for section in sections}
+    title = " · ".join([count_label(len(sections), "data set"), *(protocols if len(protocols) == 1 else [])])
+    seeds = {row.n for row in every if row.n}
+    has_spread = max(seeds, default=1) > 1
+    over = f", mean ± sample standard deviation over {range_label(seeds)} seeds" if has_spread else ""
+    tables = []
+    for part in parts:
+        marks = f"{MARKED}best mean of the data set" if any(any(column.best) for column in part) else ""
+        about = f"Metric: {metric_label(metric)} on the split {split}{over}{marks}."
+        groups = tuple(row.model.prototypes > 0 for row in shown)
+        tables.append(Table(title, (*first, *part), groups, about))
+    tables[-1] = replace(tables[-1], notes=_notes_by_dataset(sections, headers, tests))
+    records = [table.records for table in section_tables(sections)]
+    tables[0] = replace(tables[0], records=lambda: [one for read in records for one in read()])
+    return tuple(tables)
+
+
+def section_headers(sections: Sequence[Section]) -> list[str]:
+    """Return the label of each data set, and what tells a section from others that share it."""
+    words = [section.title.split(" · ") for section in sections]
+    headers = []
+    for own in words:
+        alike = [of for of in words if of[0] == own[0]]
+        telling = [word for word in own[1:] if not all(word in of for of in alike)]
+        headers.append(" · ".join([own[0], *telling]))
+    return headers
+
+
+def _ranks(columns: Sequence[Sequence[Statistic | None]], metric: str) -> list[str]:
+    """Return the mean over data sets of the rank of each row; equal means share the mean of their ranks."""
+    means = pandas.DataFrame([[one and rounded(one.mean) for one in column] for column in columns], dtype=float)
+    ranks = means.rank(axis=1, ascending=not higher_is_better(metric))
+    return [MISSING if rank != rank else f"{rank:.1f}" for rank in ranks.mean(skipna=False)]
+
+
+def _notes_by_dataset(sections: Sequence[Section], headers: Sequence[str], tests: Sequence[str]) -> tuple[str, ...]:
+    """Return the settings that differ from the default or tell columns apart, and notes on what is shown."""
+    settings = []
+    for section, header in zip(sections, headers, strict=True):
+        if header != section.config.dataset_label:
+            settings.append(f"{header}: {section.title}.")
+        elif section.data != section.config.dataset_label:
+            settings.append(f"{section.data}.")
+    return (*settings, *dict.fromkeys([*(note for section in sections for note in section.notes_on_runs), *tests]))

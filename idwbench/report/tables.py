@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from idwbench.report.frame import Row
-from idwbench.report.labels import metric_label, parameters_labels, plain_value, value_label
+from idwbench.report.labels import cell_label, metric_label, parameters_labels, plain_value, value_label
 from idwbench.report.statistics import SPLITS, Statistic
+from idwbench.runs.metrics import METRICS
 
 __all__ = [
     "DIVERGED",
@@ -27,6 +28,7 @@ __all__ = [
     "RowColumn",
     "Table",
     "caption",
+    "line_columns",
     "line_records",
     "nonempty",
     "row_columns",
@@ -178,16 +180,50 @@ def row_columns(rows: Sequence[Row], *facts: RowColumn) -> Iterator[Column]:
 
 
 class Line(NamedTuple):
-    """A line of the table of a study: a row, what tells the line from others of the row, and statistics by name."""
+    """A line of the table of a study.
+
+    Attributes:
+        row: Its runs; a row may have several lines.
+        facts: What tells the line from others of the row, by name.
+        statistics: By name: that of their metric, with the number of a layer left out, or any.
+        published: Texts of published values by the name of the statistic.
+    """
 
     row: Row
     facts: Mapping[str, Any]
     statistics: Mapping[str, Statistic | None]
+    published: Mapping[str, str] = {}
+
+
+def line_columns(
+    lines: Sequence[Line], settings: Iterable[str], labels: Mapping[str, str], metric: str | None = None
+) -> tuple[Column, ...]:
+    """Return the columns with content: settings, facts, the number of runs, and statistics beside published values.
+
+    Args:
+        lines: At least one.
+        settings: Names of settings of rows.
+        labels: The headers of columns that differ from their names, and the texts of facts that differ from these.
+        metric: That of all statistics.
+    """
+    rows, first = [line.row for line in lines], lines[0]
+    columns = [*setting_columns(settings, rows)]
+    for name in first.facts:
+        facts = [line.facts[name] for line in lines]
+        texts = [labels.get(fact, cell_label(fact)) for fact in facts]
+        columns.append(Column(name, labels.get(name, name), texts, isinstance(facts[0], int)))
+    columns += row_columns(rows, N_RUNS)
+    for name in first.statistics:
+        of = metric or (name if name in METRICS else f"{name}_0")
+        columns += statistic_columns(of, {name: [line.statistics[name] for line in lines]}, headers=labels)
+        published = [line.published.get(name, "") for line in lines]
+        columns.append(Column(f"paper {name}", "paper", published, numeric=True))
+    return nonempty(columns)
 
 
 def line_records(lines: Iterable[Line]) -> list[dict[str, Any]]:
     """Return for each line the settings of its row, the facts, and the statistics with full precision."""
-    return [{**row.settings, "n": row.n, **facts, **statistic_values(statistics)} for row, facts, statistics in lines]
+    return [{**line.row.settings, "n": line.row.n, **line.facts, **statistic_values(line.statistics)} for line in lines]
 
 
 def statistic_values(statistics: Mapping[str, Statistic | None]) -> dict[str, Any]:

@@ -68,6 +68,7 @@ class MetricDefinition:
         percent: Whether tables show the value times 100.
         higher_is_better: The order of leaderboards, and what is marked.
         has_best: Whether some values are better than others; of descriptions nothing is marked.
+        is_count: Whether it is a number of inputs, which tables show without decimals.
     """
 
     name: str
@@ -76,6 +77,7 @@ class MetricDefinition:
     percent: bool = False
     higher_is_better: bool = False
     has_best: bool = True
+    is_count: bool = False
 
 
 def _accuracy(logits: Any, labels: Any) -> float:
@@ -129,10 +131,10 @@ METRICS: dict[str, MetricDefinition] = {
         ),
         *map(_share, ("accuracy_1", "accuracy_2", "accuracy_1_before", *ATTENTION_METRICS)),
         *(MetricDefinition(f"{place}_{layer}", percent=True) for layer in range(5) for place in ATTENDED_PLACES),
-        MetricDefinition("answered_inputs"),
+        MetricDefinition("answered_inputs", is_count=True),
         *(MetricDefinition(name, percent=True) for name in FORGETTING_MEASURES),
         *map(_share, ("same_answers", "attention_to_answer")),
-        MetricDefinition("wrong_inputs"),
+        MetricDefinition("wrong_inputs", is_count=True),
         MetricDefinition("residual_share", percent=True),
     )
 }

@@ -8,9 +8,8 @@ import pandas as pd
 import pytest
 
 from idwbench import Results, run_sweep
-from idwbench.report.by_dataset import by_dataset
 from idwbench.report.labels import plain_value, value_label
-from idwbench.report.summaries import summarise
+from idwbench.report.summaries import by_dataset, summarise
 from idwbench.runs.kinds.scikit_learn import SCIKIT_LEARN_METHODS
 from idwbench.sweep.spec import plan, read_sweep
 

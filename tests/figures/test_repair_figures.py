@@ -11,7 +11,7 @@ from stored_runs import run_result, stored_run
 from idwbench import Results, run_config
 from idwbench.errors import ConfigError
 from idwbench.report.render import render
-from idwbench.report.selection import report_tables, select_runs
+from idwbench.report.reports import report_tables, select_runs
 from idwbench.runs.metrics import PATCH_MEASURES, PATCH_WAYS
 
 WAYS = ("unpatched", "local", "fine_tuning")

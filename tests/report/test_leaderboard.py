@@ -10,10 +10,9 @@ from scipy.stats import rankdata
 from stored_runs import columns, stored_run
 
 from idwbench.errors import ConfigError
-from idwbench.report.by_dataset import by_dataset
 from idwbench.report.leaderboard import leaderboard
 from idwbench.report.render import render
-from idwbench.report.summaries import section_tables, summarise
+from idwbench.report.summaries import by_dataset, section_tables, summarise
 
 
 @pytest.fixture

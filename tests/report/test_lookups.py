@@ -9,16 +9,18 @@ import pytest
 from stored_runs import columns, stored_run
 
 from idwbench.errors import ConfigError
-from idwbench.report.capacity_slopes import capacity_tables, expected_capacity, slopes_table
 from idwbench.report.lookups import (
     Capacities,
     Capacity,
     capacity,
     capacity_table,
+    capacity_tables,
+    expected_capacity,
     fit_capacity,
     lookup_capacities,
     lookup_runs,
     predicted_capacity,
+    slopes_table,
 )
 from idwbench.report.render import render
 from idwbench.runs.config import run_config
@@ -199,5 +201,8 @@ def test_capacities_and_slopes_have_records():
     assert records[0]["items_mean"] == pytest.approx(expected) == records[0]["items_low"]
     assert (records[0]["dimensions"], records[0]["n"], records[0]["below"], records[0]["above"]) == (4, 2, 0, 0)
     assert records[5]["slope"] == pytest.approx(0, abs=1e-12) and records[5]["to_dimensions"] == 16
+    for n_dimensions, ends in {1: [], 2: ["4 to 8"], 3: ["4 to 8", "8 to 16"]}.items():  # of an unfinished sweep
+        runs = [run for run in stored_lookups() if run.config.dataset.dimensions < 4 * 2**n_dimensions]
+        assert columns(capacity_tables(runs)[1]).get("dimensions", []) == ends
     with pytest.raises(ConfigError, match="no run on the data set lookup is complete"):
         capacity_tables([])

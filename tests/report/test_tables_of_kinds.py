@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 from stored_runs import columns, stored_run
 
-from idwbench.report.dual_form import dual_form
 from idwbench.report.render import render
-from idwbench.report.selection import report_tables
-from idwbench.report.studies import memory_tables
+from idwbench.report.reports import report_tables
+from idwbench.report.studies import dual_form, memory_tables
 from idwbench.runs.metrics import ATTENDED_PLACES
 
 OF = ["mnist", "fashion_mnist"]
@@ -58,9 +57,9 @@ def test_accuracies_are_means_over_seeds_for_each_part_beside_the_published(tabl
         "task": ["mnist", *OF, *OF],
         "n": ["3"] * 5,
         "accuracy": ["96.00 ± 1.00", "51.00 ± 1.00", "81.00 ± 1.00", "51.00 ± 1.00", "81.00 ± 1.00"],
-        "paper": ["97", "97", "87", "45", "85"],
-        "before": ["–", "–", "–", "91.00 ± 1.00", "–"],
-        "paper before": ["", "", "", "97", ""],
+        "paper accuracy": ["97", "97", "87", "45", "85"],
+        "accuracy_before": ["–", "–", "–", "91.00 ± 1.00", "–"],
+        "paper accuracy_before": ["", "", "", "97", ""],
     }
     assert [column.header for column in accuracies.columns].count("paper") == 2
 
@@ -68,7 +67,7 @@ def test_accuracies_are_means_over_seeds_for_each_part_beside_the_published(tabl
 def test_shares_of_each_layer_are_means_over_seeds_and_only_those_of_mnist_are_published(table):
     found = columns(table[1])
     assert found["dataset"] == ["mnist"] * 3 + ["joint"] * 3 + ["sequence"] * 3
-    assert found["layer"] == ["layer_0", "layer_1", "layer_2"] * 3 and found["wrong"] == ["301 ± 1"] * 9
+    assert found["layer"] == ["layer_0", "layer_1", "layer_2"] * 3 and found["wrong_inputs"] == ["301 ± 1"] * 9
     for place, name in enumerate(SHARES):
         values = [[100 * share(place, layer, seed) for seed in range(3)] for layer in range(3)]
         assert found[name] == [f"{statistics.mean(v):.2f} ± {statistics.stdev(v):.2f}" for v in values] * 3
@@ -97,7 +96,7 @@ def test_where_layers_attend_in_parts_has_right_and_wrong_answers_apart():
     assert len(found) == 3 and not any("paper" in name for name in columns(found[2]))
     places = columns(found[2])
     assert places["layer"] == ["layer_0"] * 3 + ["layer_1"] * 3 and places["n"] == ["2"] * 6
-    assert places["part"] == ["mnist", "mnist", "fashion_mnist"] * 2 and places["inputs"] == ["101 ± 1"] * 6
+    assert places["part"] == ["mnist", "mnist", "fashion_mnist"] * 2 and places["answered_inputs"] == ["101 ± 1"] * 6
     assert places["answers"] == ["right", "wrong", "right"] * 2
     assert places["attends_target"] == ["1.00 ± 1.41"] * 3 + ["2.00 ± 1.41"] * 3
     assert places["attends_answer"] == ["–", "2.00 ± 1.41", "–", "–", "3.00 ± 1.41", "–"]
