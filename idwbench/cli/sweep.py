@@ -13,7 +13,7 @@ import typer
 
 import idwbench
 from idwbench.cli.interruption import interruptible
-from idwbench.cli.options import EngineName, argument, option, refuse, training_option
+from idwbench.cli.options import EngineName, argument, key_values, option, refuse, training_option
 from idwbench.cli.output import echo, echo_json, print_facts, print_line
 from idwbench.errors import ConfigError, NoResultsError, OldResultsError, last_line, printable
 from idwbench.report.labels import count_label
@@ -49,6 +49,11 @@ OPTIONS = {
     "file": argument(
         help="The sweep file (YAML), or the name of a shipped sweep (see --list).", autocompletion=_sweep_names
     ),
+    "changes": option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Another value in the file: of a key, a setting of the protocol, or an axis of the grid; may be repeated.",
+    ),
     "dry_run": option("--dry-run", help="Print the runs and their states without training."),
     "list_shipped": option("--list", help="List the sweeps that come with idwbench and exit."),
     "retry": training_option(help="Retrain runs in this state."),
@@ -69,6 +74,7 @@ def sweep(
     context: typer.Context,
     file: str | None = None,
     db: str = DEFAULT_DATABASE,
+    changes: list[str] | None = None,
     dry_run: bool = False,
     retry: Literal["failed", "diverged", "all"] | None = None,
     wait: bool = False,
@@ -100,7 +106,7 @@ def sweep(
     from idwbench.sweep.shipped import sweep_path
     from idwbench.sweep.spec import read_sweep
 
-    spec = read_sweep(sweep_path(file))
+    spec = read_sweep(sweep_path(file), key_values("changes", changes))
     if dry_run:
         print_plan(spec, db, RETRIED[retry], json)
         return

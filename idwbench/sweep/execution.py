@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ConfigDict
 
@@ -126,6 +126,7 @@ def run_sweep(
     sweep: SweepSpec | str | PathLike[str],
     db: str | PathLike[str] = DEFAULT_DATABASE,
     *,
+    changes: Mapping[str, Any] | None = None,
     retry: Retry | None = None,
     engine: EngineName = "auto",
     device: str = "cpu",
@@ -141,6 +142,7 @@ def run_sweep(
     Args:
         sweep: A sweep file, the name of a shipped sweep such as ``two_moons``, or the result of `read_sweep`.
         db: The results database: a path, or an SQLAlchemy URL.
+        changes: Other values in the sweep file, such as ``{"seeds": 2, "epochs": 5}``; see `read_sweep`.
         retry: Retrain runs in this state.
         engine: ``fused``, ``torch``, or ``auto`` for fused where it supports a run.
         device: Device of the torch engine.
@@ -160,7 +162,9 @@ def run_sweep(
     if not isinstance(sweep, SweepSpec | str | PathLike):
         expected = "expected the path or name of a sweep, or the result of read_sweep"
         raise ConfigError(f"{expected}, got {sweep!r}", location=("sweep",))
-    spec = sweep if isinstance(sweep, SweepSpec) else read_sweep(sweep_path(sweep))
+    if changes and isinstance(sweep, SweepSpec):
+        raise ConfigError("only a file can be changed, not a sweep that has been read", location=("changes",))
+    spec = sweep if isinstance(sweep, SweepSpec) else read_sweep(sweep_path(sweep), changes)
     cluster: AbstractContextManager[Cluster | None] = nullcontext()
     if dask is not None:
         from idwbench.sweep.cluster import connected, local_workers

@@ -1,5 +1,6 @@
 """`SweepSpec`: a validated sweep file, and the plan of its runs; neither has side effects."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -7,10 +8,11 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from idwbench.errors import ConfigError
+from idwbench.errors import ConfigError, dotted
 from idwbench.runs.config import RunConfig
 from idwbench.runs.protocol import DEFAULT_PROTOCOLS, Protocol, parse_protocol
 from idwbench.runs.settings import Seed, Settings, is_storable, validated
+from idwbench.sweep.changes import changed_source
 from idwbench.sweep.grid import (
     MAX_RUNS,
     Block,
@@ -22,7 +24,7 @@ from idwbench.sweep.grid import (
     within,
 )
 from idwbench.sweep.sampler import SamplerSettings, SearchBlock, read_sampler, read_space
-from idwbench.sweep.yaml_source import read_yaml
+from idwbench.sweep.yaml_source import YamlSource, read_yaml
 
 __all__ = ["SweepSpec", "plan", "read_sweep"]
 
@@ -90,13 +92,30 @@ class _SweepFile(Settings):
     sampler: Any = None
 
 
-def read_sweep(path: Path) -> SweepSpec:
+def read_sweep(path: Path, changes: Mapping[str, Any] | None = None) -> SweepSpec:
     """Read and validate a sweep file; relative paths of data files start at its folder.
+
+    Args:
+        path: The file.
+        changes: Other values of its keys, of axes of its grid, of settings of its protocol, or of its mappings as
+            ``dataset.noise``: ``{"seeds": 2, "epochs": 5}``. The source is then the text of the changed file.
 
     Raises:
         SpecError: the file is not valid; the message has file, line, column and key.
+        ConfigError: a change is not valid, or nothing has its name; `location` is ``changes``.
     """
-    source = read_yaml(path)
+    spec = _read(read_yaml(path), path)
+    if not changes:
+        return spec
+    try:
+        text = changed_source(read_yaml(path).content, changes, _SweepFile.model_fields)
+        return _read(read_yaml(path, text.encode()), path)
+    except ConfigError as error:
+        problem = ": ".join(filter(None, (dotted(error.location), error.problem)))
+        raise ConfigError(problem, location=("changes",), hint=error.hint) from None
+
+
+def _read(source: YamlSource, path: Path) -> SweepSpec:
     try:
         file = validated(_SweepFile, source.content)
         with within("dataset"):

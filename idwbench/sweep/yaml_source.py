@@ -47,14 +47,15 @@ class YamlSource:
         return SpecError(error.problem, location=tuple(location), hint=error.hint, file=self.file, position=position)
 
 
-def read_yaml(file: Path) -> YamlSource:
-    """Read one YAML 1.2 document.
+def read_yaml(file: Path, content: bytes | None = None) -> YamlSource:
+    """Read one YAML 1.2 document, of the file or in the `content` that stands for it.
 
     Raises:
         SpecError: the file does not exist, is not UTF-8 or YAML, is empty, or has several documents, other tags than
             the core types, equal keys, or aliases that stand for too many values.
     """
-    content, text, position = read_file(file, SpecError), "", (1, 1)
+    content = read_file(file, SpecError) if content is None else content
+    text, position = "", (1, 1)
     yaml = YAML(typ="safe", pure=True)
     try:
         text = content.decode("utf-8-sig")

@@ -62,6 +62,55 @@ def test_a_data_file_is_found_beside_the_sweep_and_known_by_its_content(tmp_path
     assert spec.datasets[0][0].sha256 == hashlib.sha256(b"a,label\n1,0\n").hexdigest()
 
 
+CHANGEABLE = """
+name: small
+dataset: {name: two_moons, noise: 0.2}
+protocol: {epochs: 5}
+seeds: 3
+grid:
+  - {method: neg_dist, prototypes: [2, 16], learning_rate: [0.01, 0.1]}
+  - {method: idw, prototypes: 4}
+"""
+
+
+def changeable(folder):
+    (folder / "small.yaml").write_text(CHANGEABLE, encoding="utf-8")
+    return folder / "small.yaml"
+
+
+def test_changes_are_made_where_the_file_has_their_name_and_the_source_is_a_file_of_the_same_plan(tmp_path):
+    file = changeable(tmp_path)
+    changes = {"seeds": [7], "epochs": 2, "prototypes": 8, "learning_rate": 0.5, "dataset.noise": 0.1, "name": "quick"}
+    spec = read_sweep(file, {**changes, "protocol.batch_size": 4})
+    assert (spec.name, spec.seeds, spec.datasets[0][0].noise) == ("quick", (7,), 0.1)
+    assert spec.grid[0] == {"method": ("neg_dist",), "prototypes": (8,), "learning_rate": (0.5,)}
+    assert spec.grid[1] == {"method": ("idw",), "prototypes": (8,)}  # of the axis only where it is one
+    assert (spec.datasets[0][1].epochs, spec.datasets[0][1].batch_size) == (2, 4)
+    assert plan(read_text(tmp_path, spec.source)) == plan(spec)
+    other = read_sweep(changeable(tmp_path), {"dataset": "digits", "protocol": {"epochs": 1}})
+    assert other.datasets == ((DigitsConfig(), DEFAULT_PROTOCOLS["digits"].model_copy(update={"epochs": 1})),)
+    file = changeable(tmp_path)
+    assert run_sweep(file, tmp_path / "r.db", changes={"seeds": 1, "epochs": 1, "prototypes": 2}).complete == 3
+    with pytest.raises(ConfigError, match="changes: only a file can be changed"):
+        run_sweep(spec, tmp_path / "r.db", changes={"seeds": 1})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"prototype": 3}, "nothing in the sweep is called 'prototype' (did you mean 'prototypes'?)"),
+        ({"seeds": 0}, "seeds: expected a count from 1 to 1,000,000, or a list of seeds, got 0"),
+        ({"method": "iddw"}, "grid[0].method: unknown method 'iddw' (did you mean 'idw'?)"),
+        ({"grid.method": "idw"}, "'grid' is no mapping (give all of it, as grid=…)"),
+        ({"sampler.trials": 3}, "sampler: "),
+    ],
+)
+def test_a_change_that_the_file_cannot_have_is_one_line(tmp_path, changes, message):
+    with pytest.raises(ConfigError) as error:
+        read_sweep(changeable(tmp_path), changes)
+    assert str(error.value).startswith(f"changes: {message}") and type(error.value) is ConfigError
+
+
 def test_a_plugins_parameter_is_an_axis(tmp_path):
     register_method(Method("scaled", "0", lambda inputs, keys: 0, parameters=(Parameter("gain", 1.0, minimum=0),)))
     assert read_text(tmp_path, grid_text("{method: scaled, prototypes: 2, gain: [1, 2]}")).grid[0]["gain"] == (1, 2)
