@@ -27,7 +27,7 @@ from idwbench.models.demands import DEFAULT_STEEPNESS, Demand
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.neighbours import several_nearest, squared_distances
 from idwbench.models.patch_solution import prototypes_alone, solve
-from idwbench.models.patch_study import CRITERIA, Labels, Study
+from idwbench.models.patch_study import CRITERIA, Labels, Study, wrong_cases
 from idwbench.models.patches import Floats, PatchPrototypes
 from idwbench.models.radii import Fence, Rows, largest_cap
 from idwbench.models.repair import NOISE, shifted
@@ -86,7 +86,6 @@ def compare_ways(
     firsts = [slice(0, n) for n in counts]
     alone = ways.measured([slice(case, case + 1) for case in range(n_cases)], as_whole=False)
     together = ways.measured(firsts, as_whole=True)
-    radii = ways.radii()
     arrays: dict[str, NDArray[np.generic]] = {
         "inputs": ways.queries,
         "labels": ways.labels,
@@ -95,17 +94,15 @@ def compare_ways(
         "alone": alone,
         "one_by_one": ways.measured(firsts, as_whole=False),
         "together": together,
-        "radii": radii,
+        "radii": ways.radii,
         "nearest": ways.nearest,
     }
     metrics = {("cases", "patched"): float(n_cases)}
     for suffix, table in (("", alone), ("_together", together[:, :, -1:])):
         for row, column in np.argwhere(np.isfinite(table).any(2)):
-            values = table[row, column]
-            name = f"{PATCH_MEASURES[column]}{suffix}"
-            metrics[PATCH_WAYS[row], name] = float(values[np.isfinite(values)].mean())
+            metrics[PATCH_WAYS[row], f"{PATCH_MEASURES[column]}{suffix}"] = float(np.nanmean(table[row, column]))
     if n_cases:
-        relative = zip(_LOCAL, (radii / ways.nearest).mean(1).tolist(), strict=True)
+        relative = zip(_LOCAL, (ways.radii / ways.nearest).mean(1).tolist(), strict=True)
         metrics |= {(way, "relative_radius"): one for way, one in relative}
     return metrics, arrays
 
@@ -126,26 +123,25 @@ class _Comparison:
         retrain: Retrain | None,
     ) -> None:
         self._base, self._test, self._retrain = base, data["test"], retrain
-        self._sizes = base.keys.shape[1], base.values.shape[1]
         self._rows = Rows(base, data["train"].inputs, data["train"].labels)
-        answers = base.states(self._test.inputs).outputs.argmax(1)
-        self._wrong = np.flatnonzero(answers != self._test.labels)[:n_cases]
-        self.queries, self.labels = self._test.inputs[self._wrong], self._test.labels[self._wrong]
-        self.labels_before = answers[self._wrong]
-        self._neighbours = _neighbours(self._test, self._wrong)
+        before = base.states(self._test.inputs)
+        self.queries, self.labels, self._wrong = wrong_cases(before, self._test, n_cases)
+        self.labels_before = before.outputs[self._wrong].argmax(1)
         spread = np.ptp(self._rows.inputs, axis=0)
         noise = np.random.default_rng(0).normal(0, NOISE, (len(self.queries), _NOISE_COPIES, len(spread)))
         copies = self.queries[:, None] + noise * spread
         if image_shape is not None and len(copies):
             copies = np.concatenate([copies, np.stack([shifted(query, image_shape) for query in self.queries])], axis=1)
-        points = np.concatenate([self._test.inputs, copies.reshape(-1, len(spread)).astype(np.float32)])
-        self._copies = np.arange(len(self._test), len(points)).reshape(copies.shape[:2])
-        self._points, self._states = points, base.states(points)
-        self._sq_dist = squared_distances(points, self.queries)
-        self.nearest = np.sqrt(squared_distances(self._rows.inputs, self.queries).min(0))
-        self._fence = Fence.right(self._rows, self.queries)
-        self._cap = largest_cap(self._rows.inputs)
+        self._points = np.concatenate([self._test.inputs, copies.reshape(-1, len(spread)).astype(np.float32)])
+        self._copies = np.arange(len(self._test), len(self._points)).reshape(copies.shape[:2])
+        self._states = base.states(self._points)
+        self._sq_dist = squared_distances(self._points, self.queries)
+        self._neighbours = _neighbours(self._test, self._wrong)
+        self._fence, self._cap = Fence.right(self._rows, self.queries), largest_cap(self._rows.inputs)
         self._patches = cache(self._solved)
+        local = [self._patches(way, None) for way in _LOCAL]
+        self.radii = np.array([one.radii for one in local if one is not None])
+        self.nearest = np.sqrt(squared_distances(self._rows.inputs, self.queries).min(0))
 
     def measured(self, several: Sequence[slice], *, as_whole: bool) -> Floats:
         """Return the measures (ways, measures, n) of n networks, in each of which some cases are mended."""
@@ -153,10 +149,6 @@ class _Comparison:
             [self._measures(self._outputs(way, cases, as_whole), cases) for cases in several] for way in PATCH_WAYS
         ]
         return np.reshape(values, (len(PATCH_WAYS), -1, len(PATCH_MEASURES))).transpose(0, 2, 1)
-
-    def radii(self) -> Floats:
-        """Return the radii (3, cases) of local patches that are chosen alone."""
-        return np.array([patches.radii for way in _LOCAL if (patches := self._patches(way, None)) is not None])
 
     def _measures(self, outputs: Floats | None, cases: slice) -> Floats:
         """Return the measures of outputs (m, outputs) at the points, in the order of their names."""
@@ -183,14 +175,9 @@ class _Comparison:
         """Return the outputs (m, outputs) at the points where some cases are mended; None if the way cannot."""
         if way == "unpatched":
             return self._states.outputs
-        if way == "fine_tuning":
-            is_first = cases.stop - cases.start == 1 and cases.stop <= _TUNED_ALONE
-            return self._fine_tuned(cases) if as_whole or is_first else None
-        if way == "retraining":
-            if self._retrain is None or not as_whole or cases.stop < len(self.labels):
-                return None
-            again = self._retrain(self.queries, self.labels)
-            return None if again is None else again.states(self._points).outputs
+        if way in ("fine_tuning", "retraining"):
+            trained = self._trained(way, cases, as_whole)
+            return None if trained is None else trained.states(self._points).outputs
         patches = self._patches(way, cases.stop if as_whole else None)
         if patches is None:
             return None
@@ -204,14 +191,14 @@ class _Comparison:
             if local is None or way == "local_half":
                 return local and replace(local, radii=local.radii / 2)
             return replace(local, steepness=np.full(len(local), _HARD), log_peaks=local.log_peaks + _HEAVY)
-        settings = {**_PAPER, **_LOCAL}[way]
-        pairs = zip(self.queries, self.labels.tolist(), strict=True)
-        demands = [Demand(query=query, label=label, **settings) for query, label in pairs]
+        if n is not None and way in _NOT_TOGETHER:
+            return None
+        pairs = zip(self.queries[:n], self.labels[:n].tolist(), strict=True)
+        demands = [Demand(query=query, label=label, **{**_PAPER, **_LOCAL}[way]) for query, label in pairs]
         try:
             if n is not None:
-                if way in _NOT_TOGETHER:
-                    return None
-                return solve(self._base, demands[:n], self._rows).prototypes(*self._sizes)
+                sizes = self._base.keys.shape[1], self._base.values.shape[1]
+                return solve(self._base, demands, self._rows).prototypes(*sizes)
             patches = prototypes_alone(self._base, demands, self._states.take(self._wrong))
         except PatchError:
             return None
@@ -219,10 +206,16 @@ class _Comparison:
             return patches
         return replace(patches, radii=np.minimum(self._fence.largest_radii(patches), self._cap))
 
-    def _fine_tuned(self, cases: slice) -> Floats:
+    def _trained(self, way: str, cases: slice, as_whole: bool) -> ArrayNetwork | None:
+        """Return the network that is tuned on some cases, or trained again with all; None of more or fewer."""
         base = self._base
-        keys, values = (np.array(one, np.float32) for one in (base.keys, base.values))
-        network = PrototypeNetwork.of(base.method, base.parameters, {**base.parameters, "keys": keys, "values": values})
+        if way == "retraining":
+            is_whole = as_whole and cases.stop == len(self.labels)
+            return self._retrain(self.queries, self.labels) if self._retrain is not None and is_whole else None
+        if not as_whole and (cases.stop - cases.start > 1 or cases.stop > _TUNED_ALONE):
+            return None
+        arrays = {"keys": np.array(base.keys, np.float32), "values": np.array(base.values, np.float32)}
+        network = PrototypeNetwork.of(base.method, base.parameters, {**base.parameters, **arrays})
         inputs, labels = (torch.from_numpy(one[cases]) for one in (self.queries, self.labels))
         optimizer = torch.optim.Adam(network.parameters(), lr=_RATE)
         for _ in range(_STEPS):
@@ -232,7 +225,7 @@ class _Comparison:
             optimizer.zero_grad()
             torch.nn.functional.cross_entropy(logits, labels).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-        return ArrayNetwork.of(network).states(self._points).outputs
+        return ArrayNetwork.of(network)
 
 
 def _neighbours(test: Split, wrong: Labels) -> Labels:

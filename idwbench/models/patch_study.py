@@ -10,6 +10,7 @@ With Δ = max z − z_c and ρ = ε·S at the input:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from idwbench.models.neighbours import mean_neighbour_distance
 from idwbench.models.patch_solution import prototypes_alone
 from idwbench.models.patches import Floats, PatchPrototypes
 
-__all__ = ["CRITERIA", "SPECIAL_POINTS", "Cases", "Labels", "Study", "special_cases", "study_patches"]
+__all__ = ["CRITERIA", "SPECIAL_POINTS", "Cases", "Labels", "Study", "special_cases", "study_patches", "wrong_cases"]
 
 # The special cases of arXiv 2310.18805, Figures 3 and 6.
 SPECIAL_POINTS = ((-1.0, 1.0), (0.0, 1.0), (1.0, 0.0))
@@ -67,38 +68,35 @@ def study_patches(base: ArrayNetwork, data: Mapping[str, Split], cases: Cases | 
         raise ConfigError("patches need classes, not a regression", location=("kind",))
     splits = {name: data[name] for name in _SPLITS if name in data}
     states = {name: base.states(split.inputs) for name, split in splits.items()}
-    inputs, labels = _wrong_cases(states["test"], data["test"], cases) if isinstance(cases, int) else cases
+    inputs, labels = cases if not isinstance(cases, int) else wrong_cases(states["test"], splits["test"], cases)[:2]
     before = base.states(inputs)
     answers = before.outputs.argmax(1)
     needs = answers != labels
-    by_criterion = [_patches(base, (inputs[needs], labels[needs]), before.take(needs), name) for name in CRITERIA]
+    by_criterion = [_patches(base, (inputs, labels), before, name) for name in CRITERIA]
     patches, values = by_criterion[0], np.stack([patches.values for patches in by_criterion])
+    metrics: dict[tuple[str, str], float] = {("cases", "patched"): float(needs.sum())}
+    if needs.any():
+        metrics["cases", "smallest_eta"] = _smallest(base, patches.take(needs), labels[needs])
     arrays: dict[str, NDArray[np.generic]] = {
         "inputs": inputs,
         "labels": labels,
         "labels_before": answers,
-        "eta": _of_all(needs, values.sum(2), np.nan),
+        "eta": np.where(needs, values.sum(2), np.nan),
+        **_influence(base, data["train"], patches.take(needs), values[:, needs]),
     }
-    metrics: dict[tuple[str, str], float] = {("cases", "patched"): float(needs.sum())}
-    if needs.any():
-        metrics["cases", "smallest_eta"] = _smallest(base, patches, labels[needs])
     for name, split in splits.items():
         changed, accuracy = _effects(states[name], split, patches, values)
-        before_all = (states[name].outputs.argmax(1) == split.labels).mean()
-        arrays |= {
-            f"changed_{name}": _of_all(needs, changed, -1),
-            f"accuracy_{name}": _of_all(needs, accuracy, before_all),
-        }
-        metrics[name, "accuracy_before"] = float(before_all)
-        for criterion, counts in zip(CRITERIA, changed, strict=True):
-            if len(counts):
-                metrics[name, f"changed_{criterion}"] = float(counts.mean())
-    arrays |= _influence(base, data["train"], patches, values)
+        accuracy_before = float((states[name].outputs.argmax(1) == split.labels).mean())
+        arrays[f"changed_{name}"] = np.where(needs, changed, -1)
+        arrays[f"accuracy_{name}"] = np.where(needs, accuracy, accuracy_before)
+        metrics[name, "accuracy_before"] = accuracy_before
+        if needs.any():
+            means = zip(CRITERIA, changed[:, needs].mean(1).tolist(), strict=True)
+            metrics |= {(name, f"changed_{criterion}"): mean for criterion, mean in means}
     fresh = "holdout" if "holdout" in splits else "test"
     calibrated = _calibration(base, states[fresh], splits[fresh])
-    for n, error in zip(calibrated["calibration_patches"], calibrated["calibration_error"][0], strict=True):
-        metrics[fresh, f"calibration_error_{n}"] = float(error)
-    return metrics, arrays | calibrated
+    pairs = zip(calibrated["calibration_patches"], calibrated["calibration_error"][0].tolist(), strict=True)
+    return metrics | {(fresh, f"calibration_error_{n}"): error for n, error in pairs}, arrays | calibrated
 
 
 def special_cases(dataset: Dataset) -> Cases:
@@ -113,24 +111,17 @@ def special_cases(dataset: Dataset) -> Cases:
     return dataset.scaling.apply(points), np.tile(np.arange(2), len(SPECIAL_POINTS))
 
 
-def _wrong_cases(states: States, split: Split, n: int) -> Cases:
-    """Return the first `n` inputs of a split whose prediction is wrong, or all if they are fewer."""
+def wrong_cases(states: States, split: Split, n: int) -> tuple[NDArray[np.float32], Labels, Labels]:
+    """Return the first `n` inputs of a split whose prediction is wrong, or all if they are fewer; labels and rows."""
     rows = np.flatnonzero(states.outputs.argmax(1) != split.labels)[:n]
-    return split.inputs[rows], split.labels[rows]
+    return split.inputs[rows], split.labels[rows], rows
 
 
-def _patches(base: ArrayNetwork, cases: Cases, states: States, name: str = "exact") -> PatchPrototypes:
+def _patches(base: ArrayNetwork, cases: Cases, states: States, name: str) -> PatchPrototypes:
     """Return the patches of cases with these states by one of `CRITERIA`; keys and weights are the same by each."""
     pairs = zip(cases[0], cases[1].tolist(), strict=True)
     demands = [Demand(query=query, label=label, **CRITERIA[name]) for query, label in pairs]
     return prototypes_alone(base, demands, states)
-
-
-def _of_all(needs: NDArray[np.bool_], numbers: NDArray[Any], other: float) -> NDArray[Any]:
-    """Return numbers (3, n) of the cases that need patches as those of all cases (3, cases), of others `other`."""
-    result = np.full((3, len(needs)), other, numbers.dtype)
-    result[:, needs] = numbers
-    return result
 
 
 def _effects(states: States, split: Split, patches: PatchPrototypes, values: Floats) -> tuple[Labels, Floats]:
@@ -176,34 +167,29 @@ def _influence(
 
 def _calibration(base: ArrayNetwork, states: States, split: Split) -> dict[str, NDArray[np.generic]]:
     """Return the calibration error after patches of wrong inputs of the split, one after the other."""
-    inputs, labels = wrong = _wrong_cases(states, split, _PATCH_COUNTS[-1])
-    rows = np.flatnonzero(states.outputs.argmax(1) != split.labels)[: len(labels)]
+    inputs, labels, rows = wrong_cases(states, split, _PATCH_COUNTS[-1])
     counts = [n for n in _PATCH_COUNTS if n <= len(rows)]
-    log_weights = _patches(base, wrong, states.take(rows)).log_weights(split.inputs)
     errors, held = np.empty((3, len(counts))), np.empty((3, len(counts)), np.int64)
+    log_weights = _patches(base, (inputs, labels), states.take(rows), "exact").log_weights(split.inputs)
     for criterion, name in enumerate(CRITERIA):
         current = states
-        for done in range(counts[-1] + 1):
+        for case in range(counts[-1] + 1):
             is_right = current.outputs[rows].argmax(1) == labels
-            if done in counts:
-                held[criterion, counts.index(done)] = is_right[:done].sum()
-                errors[criterion, counts.index(done)] = calibration_error(current.outputs, split.labels)
-            if done < counts[-1] and not is_right[done]:  # or an earlier patch has corrected it
-                case, weight = slice(done, done + 1), log_weights[:, [done]]
-                patch = _patches(base, (inputs[case], labels[case]), current.take(rows[case]), name)
-                outputs = current.patched(weight, patch.values)
-                current = States(np.logaddexp(current.log_sum, weight[:, 0]), outputs)
+            if case in counts:
+                held[criterion, counts.index(case)] = is_right[:case].sum()
+                errors[criterion, counts.index(case)] = calibration_error(current.outputs, split.labels)
+            if case < counts[-1] and not is_right[case]:  # or an earlier patch has corrected it
+                patch = _patches(base, (inputs[[case]], labels[[case]]), current.take(rows[[case]]), name)
+                outputs = current.patched(log_weights[:, [case]], patch.values)
+                current = States(np.logaddexp(current.log_sum, log_weights[:, case]), outputs)
     return {"calibration_patches": np.array(counts), "calibration_error": errors, "patches_held": held}
 
 
 def _smallest(base: ArrayNetwork, patches: PatchPrototypes, labels: Labels) -> float:
     """Return the fraction of patches whose value wins and of which 0.99 does not, with one more key in the network."""
-    # Of the smallest value that ties, see the first of `CRITERIA`.
-    smaller = 0.99 / 1.001
-
-    def answer(query: NDArray[np.float32], value: Floats) -> int:
-        keys, values = np.vstack([base.keys, query]), np.vstack([base.values, value])
-        return int(ArrayNetwork(base.method, base.parameters, keys, values).states(query[None]).outputs.argmax())
-
-    pairs = zip(patches.keys, patches.values, labels, strict=True)
-    return float(np.mean([answer(q, value) == label != answer(q, smaller * value) for q, value, label in pairs]))
+    wins = []
+    for query, value, label in zip(patches.keys, patches.values, labels, strict=True):
+        keys, sizes = np.vstack([base.keys, query]), (1.0, 0.99 / 1.001)  # of the smallest value that ties
+        added = [replace(base, keys=keys, values=np.vstack([base.values, size * value])) for size in sizes]
+        wins.append([one.states(query[None]).outputs.argmax() == label for one in added] == [True, False])
+    return float(np.mean(wins))
