@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,9 +13,9 @@ import typer
 import idwbench
 from idwbench.cli.interruption import interruptible
 from idwbench.cli.options import argument, option
-from idwbench.cli.output import echo, echo_json, print_line, print_table
+from idwbench.cli.output import echo, echo_json, print_facts, print_table
 from idwbench.errors import ConfigError
-from idwbench.report.labels import count_label, plain_value
+from idwbench.report.labels import count_label, metric_label, plain_value
 from idwbench.results import DEFAULT_DATABASE
 from idwbench.runs.metrics import METRICS
 
@@ -171,16 +171,13 @@ def runs_diff(one: str, other: str, db: str = DEFAULT_DATABASE, json: bool = Fal
     """Compare two runs: settings and environment that differ, metrics side by side, the curve and the arrays."""
     from idwbench.results.comparison import compare_runs
 
-    differences = compare_runs(idwbench.Results(db, read_only=True), one, other)
+    found = compare_runs(idwbench.Results(db, read_only=True), one, other)
     if json:
-        metrics = {"_".join(key): values for key, values in differences.metrics.items()}
-        facts = {"runs": [run.run_key for run in differences.runs], "settings": differences.settings}
-        echo_json({**facts, "metrics": metrics, **_facts(differences)}, indent=1)
-    else:
-        one, other = (run.run_key[:12] for run in differences.runs)
-        heads = (one, other) if one != other else ("one", "other")
-        _print_pairs("settings", differences.settings, heads)
-        _print_outcomes(differences, heads)
+        return echo_json(_facts(found), indent=1)
+    one, other = (run.run_key[:12] for run in found.runs)
+    heads = (one, other) if one != other else ("one", "other")
+    _print_pairs("settings", found.settings, heads)
+    _print_outcomes(found, heads)
 
 
 def runs_replay(run: str, db: str = DEFAULT_DATABASE, data_dir: Path | None = None, json: bool = False) -> None:
@@ -195,10 +192,7 @@ def runs_replay(run: str, db: str = DEFAULT_DATABASE, data_dir: Path | None = No
     with interruptible(lambda: "the stored result was not changed"), SweepProgress() as progress:
         replay = replay_run(run, db, data_dir=data_dir, observer=progress)
     if json:
-        metrics = {"_".join(key): {"stored": pair[0], "new": pair[1]} for key, pair in replay.metrics.items()}
-        states = [run.state for run in replay.runs]
-        facts = {"run_key": replay.runs[0].run_key, "identical": replay.identical, "states": states}
-        echo_json({**facts, "metrics": metrics, **_facts(replay)}, indent=1)
+        echo_json(_facts(replay), indent=1)
     elif replay.identical:
         echo("identical")
         if replay.environment:
@@ -210,36 +204,35 @@ def runs_replay(run: str, db: str = DEFAULT_DATABASE, data_dir: Path | None = No
         raise typer.Exit(1)
 
 
-def _facts(differences: Comparison) -> dict[str, Any]:
-    arrays = {
-        name: {"identical": array.identical, "largest_difference": array.largest, "shapes": array.shapes}
-        for name, array in differences.arrays.items()
+def _facts(found: Comparison) -> dict[str, Any]:
+    """Return all of a comparison for JSON; of what two runs have, the values are pairs."""
+    return {
+        "identical": found.identical,
+        "runs": [run.run_key for run in found.runs],
+        "states": [run.state for run in found.runs],
+        "settings": found.settings,
+        "metrics": {"_".join(key): pair for key, pair in found.metrics.items()},
+        "curve_difference": found.curve,
+        "arrays": {name: asdict(array) for name, array in found.arrays.items()},
+        "environment": found.environment,
     }
-    return {"curve_difference": differences.curve, "arrays": arrays, "environment": differences.environment}
 
 
-def _print_outcomes(differences: Comparison, heads: tuple[str, str]) -> None:
-    """Print what two runs gave, and how their environments differ."""
-    states = tuple(run.state for run in differences.runs)
+def _print_outcomes(found: Comparison, heads: tuple[str, str]) -> None:
+    """Print what two runs gave, metrics in percent where reports show them so, and how their environments differ."""
+    states = tuple(run.state for run in found.runs)
     if {*states} != {"complete"}:
         _print_pairs("state", {"state": states}, heads)
-    _print_metrics(differences.metrics, heads)
-    _print_arrays(differences.arrays)
-    _print_curve(differences.curve)
-    _print_pairs("environment", differences.environment, heads)
-
-
-def _print_metrics(
-    metrics: Mapping[tuple[str, str], tuple[float | None, float | None]], heads: tuple[str, str]
-) -> None:
-    """Print a table of metrics, in percent where reports show them so, with a column for the difference."""
-    rows: dict[str, tuple[Any, ...]] = {}
-    for (split, name), pair in metrics.items():
-        percent = name in METRICS and METRICS[name].percent
-        one, other = (value if value is None or not percent else 100 * value for value in pair)
-        label = f"{split} {name.replace('_', ' ')}{' in %' if percent else ''}"
-        rows[label] = (one, other, None if one is None or other is None else other - one)
-    _print_pairs("metrics", rows, (*heads, "difference"))
+    metrics: dict[str, tuple[Any, ...]] = {}
+    for (split, name), pair in found.metrics.items():
+        factor = 100 if name in METRICS and METRICS[name].percent else 1
+        one, other = (value if value is None else factor * value for value in pair)
+        difference = None if one is None or other is None else other - one
+        metrics[f"{split} {metric_label(name)}"] = (one, other, difference)
+    _print_pairs("metrics", metrics, (*heads, "difference"))
+    curve = "other epochs" if found.curve is None else f"largest difference {found.curve:.4g}"
+    print_facts({**{f"array {name}": _array_words(one) for name, one in found.arrays.items()}, "curve": curve})
+    _print_pairs("environment", found.environment, heads)
 
 
 def _print_pairs(title: str, pairs: Mapping[str, tuple[Any, ...]], heads: tuple[str, ...]) -> None:
@@ -252,20 +245,11 @@ def _print_pairs(title: str, pairs: Mapping[str, tuple[Any, ...]], heads: tuple[
     print_table(columns, texts=columns)
 
 
-def _print_arrays(differences: Mapping[str, ArrayDifference]) -> None:
-    """Print ``array keys (4, 2): largest difference 0.0012`` or ``identical``, or the shapes that differ."""
-    for name, difference in differences.items():
-        one, other = difference.shapes
-        if one != other:
-            shapes = ["missing" if shape is None else f"shape {shape}" for shape in difference.shapes]
-            print_line(f"array {name}: {shapes[0]} and {shapes[1]}")
-            continue
-        words = "identical" if difference.identical else "not comparable"
-        if not difference.identical and difference.largest is not None:
-            words = f"largest difference {difference.largest:.4g}"
-        print_line(f"array {name} {one}: {words}")
-
-
-def _print_curve(difference: float | None) -> None:
-    words = "other epochs" if difference is None else f"largest difference {difference:.4g}" if difference else "equal"
-    echo(f"curve: {words}")
+def _array_words(difference: ArrayDifference) -> str:
+    """Return ``(4, 2), identical`` or ``(4, 2), largest difference 0.0012``, or both shapes if they differ."""
+    one, other = ("missing" if shape is None else str(shape) for shape in difference.shapes)
+    if one != other:
+        return f"{one} and {other}"
+    if difference.identical or difference.largest is None:
+        return f"{one}, {'identical' if difference.identical else 'not comparable'}"
+    return f"{one}, largest difference {difference.largest:.4g}"

@@ -13,7 +13,7 @@ import idwbench
 from idwbench.cli.options import option
 from idwbench.cli.output import echo, echo_json, print_facts, print_line, print_table, time_label
 from idwbench.errors import last_line, printable
-from idwbench.report.labels import plain_value, value_label
+from idwbench.report.labels import metric_label, plain_value, value_label
 from idwbench.results import DEFAULT_DATABASE
 from idwbench.runs.dataset_base import Task
 from idwbench.runs.metrics import HEADLINES, METRICS
@@ -219,8 +219,7 @@ def _print_metrics(run: StoredRun) -> None:
 
     pairs = sorted(run.metrics, key=metric_order)
     names = list(dict.fromkeys(name for _, name in pairs))
-    percent = {name for name in names if name in METRICS and METRICS[name].percent}
-    columns = {"metrics": [f"{name.replace('_', ' ')}{' in %' if name in percent else ''}" for name in names]}
+    columns = {"metrics": [*map(metric_label, names)]}
     for split in dict.fromkeys(split for split, _ in pairs):
         values = [run.metric(name, split) for name in names]
         cells = zip(names, values, strict=True)

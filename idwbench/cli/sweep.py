@@ -240,24 +240,17 @@ def _stored_states(db: str, run_keys: Sequence[str]) -> tuple[Mapping[str, str],
 
 
 def failure_lines(runs: Sequence[StoredRun], label: Callable[[RunConfig], str]) -> Iterator[str]:
-    """Yield the lines of a table: number of runs, key of the first, settings by `label`, and the reason.
-
-    Runs of one setting with the same reason share a row. If there are too many rows, runs with the same reason do.
-    """
-    names: list[tuple[str, ...]] = [(_reason(run), label(run.config)) for run in runs]
-    if len({*names}) > _MOST_FAILURES:
-        names = [(reason,) for reason, *_ in names]
-    groups: dict[tuple[str, ...], list[StoredRun]] = {}
-    for name, run in zip(names, runs, strict=True):
-        groups.setdefault(name, []).append(run)
+    """Yield a line for each reason: number of runs, key of the first, settings by `label`, and the reason."""
+    groups: dict[str, list[StoredRun]] = {}
+    for run in runs:
+        groups.setdefault(_reason(run), []).append(run)
     yield f"{count_label(len(runs), 'run')} failed:"
     rows = sorted(groups.items(), key=lambda group: len(group[1]), reverse=True)  # the largest is first
-    counts = [count_label(len(group), "run") if len(group) > 1 else f"seed {group[0].config.seed}" for _, group in rows]
-    width = max(map(len, counts), default=0)
-    for count, ((reason, *_), group) in [*zip(counts, rows, strict=True)][:_MOST_FAILURES]:
-        labels = list(dict.fromkeys(label(run.config) for run in group))
-        more = f" and {count_label(len(labels) - 1, 'other setting')}" if len(labels) > 1 else ""
-        yield f"  {count:>{width}}  {group[0].run_key[:12]}  {labels[0]}{more}: {reason}"
+    for reason, group in rows[:_MOST_FAILURES]:
+        count = count_label(len(group), "run") if len(group) > 1 else f"seed {group[0].config.seed}"
+        first, *others = dict.fromkeys(label(run.config) for run in group)
+        more = f" and {count_label(len(others), 'other setting')}" if others else ""
+        yield f"  {count}  {group[0].run_key[:12]}  {first}{more}: {reason}"
     if rest := sum(len(group) for _, group in rows[_MOST_FAILURES:]):
         yield f"  … and {rest:,} more; idwbench runs list --state failed"
 
