@@ -6,7 +6,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from idwbench.errors import ModelFileError, OutputError, TrainingError
+from idwbench.errors import ModelFileError, OutputError
 from idwbench.files import check_output, write_file
 from idwbench.machine import require_package
 from idwbench.results import DEFAULT_DATABASE
@@ -73,10 +73,10 @@ def export_model(
     chosen = model_format(target, format)
     check_output(target, overwrite=overwrite)
     found = model if isinstance(model, PatchedNetwork) else _found(model, results, data_dir)
-    if isinstance(found, StoredRun | PatchedNetwork):
-        if chosen != "onnx":
-            raise OutputError("a run of kind network can only be exported as .onnx")
-        content = _network_content(results, found, data_dir)
+    if chosen == "onnx":
+        content = _onnx_content(found, results, data_dir)
+    elif isinstance(found, StoredRun | PatchedNetwork):
+        raise OutputError("a run of kind network can only be exported as .onnx")
     else:
         content = _content(found, chosen)
     write_file(target, content, overwrite=overwrite)
@@ -166,31 +166,25 @@ def _content(model: SavedModel, format: ModelFormat) -> bytes:
         from idwbench.exports.skops_model import skops_content
 
         return skops_content(model)
-    if format == "numpy":
-        from idwbench.exports.numpy_module import numpy_source
+    from idwbench.exports.numpy_module import numpy_source
 
-        return numpy_source(model).encode()
-    from idwbench.exports.onnx_model import onnx_content
-    from idwbench.models.model_card import saved_model_card
-
-    return onnx_content(model.network, model, saved_model_card(model), model.patch_prototypes)
+    return numpy_source(model).encode()
 
 
-def _network_content(results: Database, run: StoredRun | PatchedNetwork, data_dir: Path | None) -> bytes:
+def _onnx_content(model: SavedModel | PatchedNetwork | StoredRun, results: Database, data_dir: Path | None) -> bytes:
     from idwbench.data.loading import load_dataset
     from idwbench.exports.onnx_model import onnx_content
     from idwbench.models.model_card import network_card, saved_model_card
-    from idwbench.models.networks import network_from_arrays
+    from idwbench.models.networks import load_network
+    from idwbench.models.saved_model import SavedModel
 
-    if not isinstance(run, StoredRun):
-        dataset, head = run.dataset, run.head
-        shape = list(dataset.image_shape) if dataset.image_shape else None
-        card = saved_model_card(head) | {"kind": "network", "features": dataset.n_features, "image_shape": shape}
-        return onnx_content(run.network, dataset, card, head.patch_prototypes)
-    settings = run.config.model
-    assert isinstance(settings, NetworkConfig)
-    if run.state != "complete":
-        raise TrainingError(f"the run is {run.state}: it has no network")
-    dataset = load_dataset(run.config.dataset, data_dir)
-    network = network_from_arrays(settings, dataset, results_to_read(results).load_arrays(run.run_key))
-    return onnx_content(network, dataset, network_card(run, dataset))
+    if isinstance(model, SavedModel):
+        return onnx_content(model.network, model, saved_model_card(model), model.patch_prototypes)
+    if isinstance(model, StoredRun):
+        network = load_network(results_to_read(results), model.run_key, data_dir)
+        dataset = load_dataset(model.config.dataset, data_dir)
+        return onnx_content(network, dataset, network_card(model, dataset))
+    dataset, head = model.dataset, model.head
+    shape = list(dataset.image_shape) if dataset.image_shape else None
+    card = saved_model_card(head) | {"kind": "network", "features": dataset.n_features, "image_shape": shape}
+    return onnx_content(model.network, dataset, card, head.patch_prototypes)

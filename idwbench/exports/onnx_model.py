@@ -11,9 +11,9 @@ from torch import nn
 
 import idwbench
 from idwbench.attention.slopes import slope_terms
-from idwbench.data.dataset import Dataset, Scaling
+from idwbench.data.dataset import Dataset
 from idwbench.errors import OutputError
-from idwbench.exports.array_model import ArrayModel, array_model
+from idwbench.exports.array_model import array_model
 from idwbench.exports.onnx_graph import Graph, GraphArray
 from idwbench.exports.traced_score import OPSET, traced_score
 from idwbench.models.array_weights import softmax
@@ -58,14 +58,14 @@ def onnx_content(
             learned numbers that are no parameters of the method, or the file would exceed 2 GiB.
     """
     graph = Graph()
-    inputs = _scaled_inputs(graph, units.scaling)
+    mean, std = graph.constant(units.scaling.mean, "mean"), graph.constant(units.scaling.std, "std")
+    scaled: GraphArray = (GraphArray(graph, "inputs").astype(np.float64) - mean) / std
+    inputs = scaled.astype(np.float32).astype(np.float64)
     head: nn.Module = network
     if isinstance(network, Network):
         inputs, head = _encoded(graph, network.encoder, inputs), network.head
     if isinstance(head, PrototypeNetwork):
-        model = array_model(head.plain(OutputError), patches, takes_plugins=True)
-        answers, weights = _prototype_answers(graph, model, inputs)
-        outputs = [_output(graph, "weights", weights, len(model.all_keys))]
+        answers, outputs = _prototype_answers(graph, head, patches, inputs)
     else:
         assert isinstance(head, nn.Linear)
         answers, outputs = _linear(graph, head, inputs), []
@@ -90,13 +90,6 @@ def onnx_content(
     return bytes(content.SerializeToString(deterministic=True))
 
 
-def _scaled_inputs(graph: Graph, scaling: Scaling) -> GraphArray:
-    """Return the inputs of a graph, scaled to float32, in float64."""
-    mean, std = graph.constant(scaling.mean, "mean"), graph.constant(scaling.std, "std")
-    scaled: GraphArray = (GraphArray(graph, "inputs").astype(np.float64) - mean) / std
-    return scaled.astype(np.float32).astype(np.float64)
-
-
 def _encoded(graph: Graph, encoder: nn.Module, inputs: GraphArray) -> GraphArray:
     if isinstance(encoder, Mlp):
         for linear in encoder.layers.layers.values():
@@ -113,8 +106,11 @@ def _encoded(graph: Graph, encoder: nn.Module, inputs: GraphArray) -> GraphArray
     return graph.add("ReduceMean", images, axes=[2, 3], keepdims=0).astype(np.float64)
 
 
-def _prototype_answers(graph: Graph, model: ArrayModel, inputs: GraphArray) -> tuple[GraphArray, GraphArray]:
-    """Return outputs and weights of prototypes for scaled inputs, or for features."""
+def _prototype_answers(
+    graph: Graph, network: PrototypeNetwork, patches: PatchPrototypes | None, inputs: GraphArray
+) -> tuple[GraphArray, list[ValueInfoProto]]:
+    """Return the answers of prototypes for scaled inputs, or for features, and their weights as an output."""
+    model = array_model(network.plain(OutputError), patches, takes_plugins=True)
     keys = graph.constant(model.keys, "keys").astype(np.float64)
     values = graph.constant(model.all_values, "values").astype(np.float64)
     if model.method.sha256 is not None:
@@ -128,7 +124,7 @@ def _prototype_answers(graph: Graph, model: ArrayModel, inputs: GraphArray) -> t
             outputs=graph.constant(slopes.outputs, "slope_outputs"),
         )
         answers = answers + slope_terms(weights, inputs, *constants)
-    return answers, weights
+    return answers, [_output(graph, "weights", weights, len(model.all_keys))]
 
 
 def _linear(graph: Graph, layer: nn.Linear, inputs: GraphArray) -> GraphArray:

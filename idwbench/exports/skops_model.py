@@ -58,15 +58,14 @@ def fitted_estimator(model: SavedModel) -> Any:
         order = np.argsort(model.class_names)  # scikit-learn sorts classes
         classes = np.array(model.class_names)[order]
         fitted = PrototypeClassifier.from_prototypes(arrays.keys, arrays.values[:, order], classes, **given)
+        repairs = model.repairs.changed(lambda outputs: outputs[order], np.argsort(order).tolist())
     else:
         targets = model.target_scaling
         values, mean = arrays.values.astype(np.float64) * targets.std, np.broadcast_to(targets.mean, model.n_outputs)
         fitted = PrototypeRegressor.from_prototypes(arrays.keys, values, intercept=mean, **given)
-    if len(model.repairs):
-        if model.class_names:
-            repairs = model.repairs.changed(lambda outputs: outputs[order], np.argsort(order).tolist())
-        else:  # what is not the intercept is part of the values, since weights sum to 1
-            repairs = model.repairs.changed(lambda outputs: outputs * targets.std + mean - fitted.intercept_)
+        # What is not the intercept is part of the values, since weights sum to 1.
+        repairs = model.repairs.changed(lambda outputs: outputs * targets.std + mean - fitted.intercept_)
+    if len(repairs):
         fitted.patches_ = repairs.content()
     fitted.model_card_ = card_text(saved_model_card(model))
     return _behind_scaler(fitted, model.scaling)
