@@ -6,7 +6,6 @@ file, an impossible patch); 3 runs that other processes have not ended; 129, 130
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import sys
@@ -60,18 +59,7 @@ _FORMER = {
 }
 
 
-class _PlainFlags:
-    """Help of a command or group that names no type of flags."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help."""
-        for parameter in self.get_params(ctx):  # type: ignore[attr-defined]
-            if getattr(parameter, "is_flag", False):
-                parameter.metavar = ""
-        super().format_help(ctx, formatter)  # type: ignore[misc]
-
-
-class OneLineCommand(_PlainFlags, TyperCommand):
+class OneLineCommand(TyperCommand):
     """A command whose errors are one line on stderr, without a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -87,7 +75,7 @@ class OneLineCommand(_PlainFlags, TyperCommand):
             raise typer.Exit(1) from None
 
 
-class OneLineGroup(_PlainFlags, TyperGroup):
+class OneLineGroup(TyperGroup):
     """A group of commands, each imported when it is used, whose usage errors are one line on stderr."""
 
     places: ClassVar[Mapping[str, str]] = COMMANDS
@@ -115,21 +103,15 @@ class OneLineGroup(_PlainFlags, TyperGroup):
         problem = ""
         try:
             code = super().main(*args, **{**extra, "standalone_mode": False})
-            sys.stdout.flush()
         except TyperException as error:
             context, code = getattr(error, "ctx", None), error.exit_code
             commands = getattr(context.command, "places", ()) if context is not None else ()
             problem = _usage_line(error.format_message(), commands)
         except typer.Abort:
             code = 130
-        except OSError as error:
-            code = 1
-            if not isinstance(error, BrokenPipeError):  # that of a reader that has closed the pipe: `… | head`
-                problem = f"{error.filename}: " if error.filename else ""
-                problem += error.strerror or str(error)
-            # The interpreter would fail to write what is buffered at exit.
-            with contextlib.suppress(OSError, ValueError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except OSError as error:  # but that of a reader that has closed the pipe, as of `… | head`: Typer ends quietly
+            code, problem = 1, f"{error.filename}: " if error.filename else ""
+            problem += error.strerror or str(error)
         except MemoryError as error:
             code, problem = 1, f"out of memory{f' ({error})' if str(error) else ''}"
         if problem:
@@ -156,7 +138,7 @@ app = typer.Typer(
 @app.callback()
 def options(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    version: Annotated[bool, typer.Option("--version", metavar="", help="Print the version and exit.")] = False,
 ) -> None:
     """Train, sweep, report, explain and patch prototype attention: small models that can be read and repaired."""
     if version:

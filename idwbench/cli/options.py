@@ -117,7 +117,7 @@ def declared(command: Callable[..., None], name: str, own: Mapping[str, Any]) ->
     ``**parameters`` in its signature stands for an option of each parameter of the methods, and ``**settings`` for one
     of each setting of a training. The command receives those that are given.
     """
-    signature = inspect.signature(command, eval_str=True)
+    signature, known = inspect.signature(command, eval_str=True), {**OPTIONS, **own}
     parameters: list[inspect.Parameter] = []
     generated: set[str] = set()
     for parameter in signature.parameters.values():
@@ -126,10 +126,11 @@ def declared(command: Callable[..., None], name: str, own: Mapping[str, Any]) ->
             parameters += options
             generated = {one.name for one in options}
             continue
-        declaration = own.get(f"{name}.{parameter.name}") or own.get(parameter.name) or OPTIONS.get(parameter.name)
-        is_own = declaration is None  # Typer's own, such as the context
-        annotation = parameter.annotation if is_own else Annotated[parameter.annotation, declaration]
-        parameters.append(parameter.replace(annotation=annotation))
+        if declaration := known.get(f"{name}.{parameter.name}", known.get(parameter.name)):
+            if parameter.annotation is bool:
+                declaration.metavar = ""  # help names no type of a flag
+            parameter = parameter.replace(annotation=Annotated[parameter.annotation, declaration])
+        parameters.append(parameter)  # without a declaration it is Typer's own, such as the context
         if parameter.name == "data_dir":
             parameters.append(inspect.Parameter("plugin", _GIVEN_BY_NAME, default=None, annotation=_PLUGINS))
 

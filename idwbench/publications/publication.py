@@ -5,13 +5,15 @@ They are in ``publications.yaml``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import as_file, files
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
 
 from idwbench.errors import ConfigError, IdwbenchError, ResultsError, did_you_mean
 from idwbench.files import check_output, make_folder, write_file
@@ -28,8 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Gap", "Item", "Publication", "Published", "SweepRuns", "publications", "write_publication"]
 
 
-@dataclass(frozen=True)
-class Item:
+class Item(BaseModel, frozen=True, extra="allow"):
     """One figure or table.
 
     Attributes:
@@ -39,17 +40,22 @@ class Item:
         also: The names of other sweeps whose runs are in it.
         figure: The name of the figure; None for a table.
         capacity: Whether a table is that of the capacities of hash tables.
-        options: Arguments of `leaderboard` if they have a split, otherwise of `report_tables`; of a figure
-            ``prototypes``, the number that its runs have.
     """
 
     name: str
     caption: str
     sweep: str | None = None
-    also: Sequence[str] = ()
+    also: tuple[str, ...] = ()
     figure: str | None = None
     capacity: bool = False
-    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What else it has: arguments of `leaderboard` if they have a split, otherwise of `report_tables`.
+
+        Of a figure ``prototypes``, the number that its runs have.
+        """
+        return self.model_extra or {}
 
     def paths(self, folder: Path, figure_format: str) -> list[Path]:
         """Return the files of the figure or table."""
@@ -89,8 +95,7 @@ class SweepRuns:
         return f"{count_label(missing, 'run')} of {len(self.run_keys)} missing" if missing else None
 
 
-@dataclass(frozen=True)
-class Publication:
+class Publication(BaseModel, frozen=True):
     """Figures, tables and claims, written together by `write_publication`.
 
     Attributes:
@@ -119,18 +124,7 @@ class Publication:
 def publications() -> dict[str, Publication]:
     """Return the publications by name."""
     with as_file(files("idwbench.publications").joinpath("publications.yaml")) as path:
-        content = read_yaml(path).content
-    found = {}
-    for name, parts in content.items():
-        items = tuple(_item(item) for item in parts["items"])
-        found[name] = Publication(name, **{**parts, "items": items, "sweeps": tuple(parts["sweeps"])})
-    return found
-
-
-def _item(facts: Mapping[str, Any]) -> Item:
-    own = {name: fact for name, fact in facts.items() if name in Item.__dataclass_fields__}
-    options = {name: fact for name, fact in facts.items() if name not in own}
-    return Item(**own, options=options)
+        return {name: Publication(name=name, **parts) for name, parts in read_yaml(path).content.items()}
 
 
 def _runs_by_content(results: Results, name: str) -> SweepRuns:
