@@ -18,7 +18,7 @@ import idwbench
 from idwbench.cli.app import COMMANDS, RUNS
 
 PACKAGE = Path(idwbench.__file__).parent
-FILES = [path for path in PACKAGE.rglob("*.py") if "migrations" not in path.parts]
+FILES = [*PACKAGE.rglob("*.py")]
 # Building blocks of one module that others have no use for.
 INTERNAL = {"idwbench.cli.app": {"options"}}
 

@@ -13,8 +13,7 @@ from stored_runs import query
 
 from idwbench import Results, run_config
 from idwbench.errors import ResultsError
-from idwbench.results import migrations, schema
-from idwbench.results.migrations import migrate
+from idwbench.results import schema
 from idwbench.results.tables import metadata
 
 UNRELEASED = Path(__file__).parents[1] / "assets" / "unreleased"
@@ -116,13 +115,15 @@ def test_an_older_database_is_copied_before_it_is_upgraded(older_db):
     ],
 )
 def test_a_failing_upgrade_leaves_nothing_behind(older_db, monkeypatch, step, problem):
+    migrate = schema._migrate
+
     def failing(connection, version):
         migrate(connection, version)
         if step is None:
             raise KeyboardInterrupt
         connection.exec_driver_sql(step)
 
-    monkeypatch.setattr(migrations, "migrate", failing)
+    monkeypatch.setattr(schema, "_migrate", failing)
     before, journal = dump(older_db), query(older_db, "PRAGMA journal_mode")
     with pytest.raises(KeyboardInterrupt if step is None else ResultsError) as caught:
         Results(older_db)
