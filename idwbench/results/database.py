@@ -10,7 +10,7 @@ import sqlite3
 import stat
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -165,20 +165,11 @@ class Database:
     def use_write_ahead_log(self) -> None:
         """Set the persistent write-ahead mode of an SQLite file, in which readers do not block the writer.
 
-        Raises:
-            ResultsError: the file is not a database, or stays locked.
+        If the file is locked, the mode stays: another process sets it at this moment, or the next one that opens it.
         """
-        deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
-        while self.path is not None:
-            try:
-                with self.engine.connect() as connection:
-                    connection.exec_driver_sql("PRAGMA journal_mode = WAL").scalar_one()
-                return
-            except ResultsError as error:
-                # SQLite does not wait if two processes change the mode at the same time.
-                if not _code(error.__cause__).startswith(_LOCKED) or time.monotonic() > deadline:
-                    raise
-            time.sleep(0.02)
+        if self.path is not None:
+            with suppress(ResultsError), self.engine.connect() as connection:
+                connection.exec_driver_sql("PRAGMA journal_mode = WAL").scalar_one()
 
 
 def _translate(label: str, path: Path | None, context: ExceptionContext) -> None:
@@ -281,12 +272,8 @@ def _connect(path: Path, read_only: bool) -> sqlite3.Connection:
         check_same_thread=False,
     )
     # The leaderboard needs it, and SQLite is often built without mathematical functions.
-    connection.create_function("sqrt", 1, _sqrt, deterministic=True)
+    connection.create_function("sqrt", 1, math.sqrt, deterministic=True)
     return connection
-
-
-def _sqrt(value: float | None) -> float | None:
-    return None if value is None or value < 0 else math.sqrt(value)
 
 
 def to_json(value: Any) -> str:
