@@ -19,7 +19,7 @@ from idwbench.results import DEFAULT_DATABASE
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from idwbench.results.progress import SweepProgress
+    from idwbench.results.sweeps import SweepProgress
 
 __all__ = ["OPTIONS", "lines_of", "runs_watch", "view_of"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection
 
 from idwbench.results.comparison import run_settings
-from idwbench.results.progress import stale_keys
+from idwbench.results.leases import stale_keys
 from idwbench.results.reading import metric_order, read_columns, stored_runs
 from idwbench.results.records import StoredRun
 from idwbench.results.tables import runs

@@ -8,13 +8,14 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, get_args
 
-from sqlalchemy import Connection, Row, case, func, update
+from sqlalchemy import Connection, Row, case, func, select, update
 
 from idwbench.results.records import RESULT_STATES, EndedState
 from idwbench.results.tables import chunks, rows_by_key, runs
 
 __all__ = [
     "LEASE_DURATION",
+    "PROCESS",
     "Reopened",
     "ended_runs",
     "fail_runs",
@@ -25,6 +26,8 @@ __all__ = [
     "process_is_alive",
     "release_runs",
     "renew_leases",
+    "run_states",
+    "stale_keys",
     "this_process",
 ]
 
@@ -36,6 +39,8 @@ _START_TOLERANCE = timedelta(seconds=5)
 Reopened = dict[str, datetime | None]
 
 _ENDED = get_args(EndedState)
+# The columns that `is_stale` takes.
+PROCESS = (runs.c.host, runs.c.pid, runs.c.heartbeat_at)
 
 
 def this_process() -> tuple[str, int]:
@@ -67,14 +72,28 @@ def process_is_alive(pid: int, seen_at: datetime) -> bool:
         return True  # the process of another user
 
 
+def run_states(connection: Connection, run_keys: Sequence[str]) -> dict[str, str]:
+    """Return the states of the stored runs among `run_keys`; a running run that lost its process is ``stale``."""
+    rows = rows_by_key(connection, run_keys, runs.c.state, *PROCESS)
+    return {
+        key: "stale" if row.state == "running" and is_stale(row.host, row.pid, row.heartbeat_at) else row.state
+        for key, row in rows.items()
+    }
+
+
+def stale_keys(connection: Connection) -> set[str]:
+    """Return the keys of the running runs whose process has ended."""
+    query = select(runs.c.run_key, *PROCESS).where(runs.c.state == "running")
+    return {key for key, *process in connection.execute(query) if is_stale(*process)}
+
+
 def pending_runs(
     connection: Connection, run_keys: Sequence[str], reopened: Reopened, *, lock: bool = False
 ) -> list[str]:
     """Return the runs of `run_keys` that are planned, reopened or stale, in order; `lock` as `rows_by_key`."""
     asked = dict.fromkeys(run_keys)
     is_open = [] if reopened.keys() & asked else [runs.c.state.in_(["planned", "running"])]
-    columns = (runs.c.state, runs.c.finished_at, runs.c.host, runs.c.pid, runs.c.heartbeat_at)
-    rows = rows_by_key(connection, asked, *columns, where=is_open, lock=lock)
+    rows = rows_by_key(connection, asked, runs.c.state, runs.c.finished_at, *PROCESS, where=is_open, lock=lock)
     return [key for key in asked if key in rows and _is_free(rows[key], reopened)]
 
 

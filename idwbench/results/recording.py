@@ -12,10 +12,10 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, case, delete, select, update
 
 from idwbench.errors import ConfigError, ResultsError
-from idwbench.results.leases import Reopened, is_reopened, is_stale
-from idwbench.results.planning import plan_runs
+from idwbench.results.leases import PROCESS, Reopened, is_reopened, is_stale
 from idwbench.results.provenance import Provenance
 from idwbench.results.records import RESULT_STATES
+from idwbench.results.sweeps import plan_runs
 from idwbench.results.tables import (
     arrays,
     check_known,
@@ -124,7 +124,7 @@ def remove_runs(connection: Connection, run_keys: Sequence[str]) -> Removal:
     Raises:
         ResultsError: no run has one of the keys, or a process trains one of the runs; then none is removed.
     """
-    stored = rows_by_key(connection, run_keys, runs.c.state, runs.c.host, runs.c.pid, runs.c.heartbeat_at, lock=True)
+    stored = rows_by_key(connection, run_keys, runs.c.state, *PROCESS, lock=True)
     check_known(run_keys, stored)
     _check_idle(stored.values())
     names = runs.columns.keys()  # first those of the configuration, from the state on those of the outcome

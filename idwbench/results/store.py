@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 import idwbench
 from idwbench.errors import OutputError
-from idwbench.results import contents, frame, leases, planning, progress, reading, recording
+from idwbench.results import contents, frame, leases, reading, recording, sweeps
 from idwbench.results.database import Database
 from idwbench.results.provenance import Provenance, collect_provenance
 from idwbench.results.records import EndedState
@@ -93,15 +93,15 @@ class Results:
     load_curves = _operation(contents.load_curves)
     load_arrays = _operation(contents.load_arrays)
     array_facts = _operation(contents.array_facts)
-    run_states = _operation(progress.run_states)
-    sweep_status = _operation(progress.sweep_status)
-    sweep_progress = _operation(progress.sweep_progress)
-    list_sweeps = _operation(progress.list_sweeps)
+    run_states = _operation(leases.run_states)
+    sweep_status = _operation(sweeps.sweep_status)
+    sweep_progress = _operation(sweeps.sweep_progress)
+    list_sweeps = _operation(sweeps.list_sweeps)
     names = _operation(reading.names)
     run_table = _operation(frame.run_table)
 
-    plan = _operation(planning.plan_runs, writes=True)
-    register_sweep = _operation(planning.register_sweep, writes=True)
+    plan = _operation(sweeps.plan_runs, writes=True)
+    register_sweep = _operation(sweeps.register_sweep, writes=True)
     renew = _operation(leases.renew_leases, writes=True)
     release = _operation(leases.release_runs, writes=True)
     add_metrics = _operation(recording.add_metrics, writes=True)

@@ -19,8 +19,8 @@ from idwbench import Results, run_config
 from idwbench.cli.app import app
 from idwbench.cli.runs_watch import lines_of, view_of
 from idwbench.cli.stored_runs import row_facts
-from idwbench.results.progress import SweepProgress, TrainingProcess
 from idwbench.results.records import SweepStatus
+from idwbench.results.sweeps import SweepProgress, TrainingProcess
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from case_tables import case_table
 from sqlalchemy import make_url, text
 
 from idwbench.errors import DatabaseFullError, ResultsError
-from idwbench.results import database, planning
+from idwbench.results import database, sweeps
 from idwbench.results.schema import VERSION
 from idwbench.results.store import Results
 
@@ -125,7 +125,7 @@ def test_of_two_that_create_a_sweep_the_later_waits_and_replaces_its_plan(store,
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     later = threading.Thread(target=Results(db).register_sweep, args=("moons", "later", "", [make_config(1)]))
     with store._database.write() as connection:
-        planning.register_sweep(connection, "moons", "first", "", [make_config(0)])
+        sweeps.register_sweep(connection, "moons", "first", "", [make_config(0)])
         later.start()
         while postgresql_server.execute(waiting, database=name_of(db)) == [(0,)]:
             assert later.is_alive()
