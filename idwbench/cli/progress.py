@@ -177,8 +177,8 @@ class SweepProgress(Observer, AbstractContextManager["SweepProgress"]):
         begun = {key: setting for setting in unfinished for key in setting.run_keys - setting.to_do}
         if begun:
             names = {HEADLINES[setting.config.dataset.task].name for setting in unfinished}
-            stored = Results(self.db, read_only=True).run_table(sweep=self.name, metrics=names, split="test", facts=())
-            for name in names:
+            stored = Results(self.db, read_only=True).run_table(sweep=self.name, metrics=names, facts=())
+            for name in (name for name in names if ("test", name) in stored):
                 for key, value in zip(stored["run_key"], stored["test", name], strict=True):
                     if key in begun and not math.isnan(value):
                         begun[key].values[key] = value

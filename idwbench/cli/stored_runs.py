@@ -16,7 +16,7 @@ from idwbench.errors import last_line, printable
 from idwbench.report.labels import metric_label, plain_value, value_label
 from idwbench.results import DEFAULT_DATABASE
 from idwbench.runs.dataset_base import Task
-from idwbench.runs.metrics import HEADLINES, METRICS
+from idwbench.runs.metrics import HEADLINES, METRICS, metric_order
 
 if TYPE_CHECKING:
     import pandas
@@ -66,7 +66,7 @@ def runs_list(
     from idwbench.results.frame import with_settings
 
     # An expression and an order may be of any column.
-    read: dict[str, Any] = {} if where or sort else {"metrics": _METRICS, "facts": _FACTS, "split": "test"}
+    read: dict[str, Any] = {} if where or sort else {"metrics": _METRICS, "facts": _FACTS}
     results = idwbench.Results(db, read_only=True)
     table = results.run_table(where=where, sweep=sweep, states=state or None, **read)
     order = sorted_runs(with_settings(table) if sort else table, sort).index
@@ -215,8 +215,6 @@ def _state_facts(run: StoredRun) -> dict[str, Any]:
 
 def _print_metrics(run: StoredRun) -> None:
     """Print a row for each metric, with a column for each split."""
-    from idwbench.results.reading import metric_order
-
     pairs = sorted(run.metrics, key=metric_order)
     names = list(dict.fromkeys(name for _, name in pairs))
     columns = {"metrics": [*map(metric_label, names)]}

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from idwbench.results.reading import metric_order
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import RunConfig
+from idwbench.runs.metrics import metric_order
 from idwbench.runs.results import CurvePoint
 
 if TYPE_CHECKING:

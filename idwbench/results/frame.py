@@ -10,10 +10,11 @@ from sqlalchemy import Connection
 
 from idwbench.results.comparison import run_settings
 from idwbench.results.leases import stale_keys
-from idwbench.results.reading import metric_order, read_columns, stored_runs
+from idwbench.results.reading import read_columns, stored_runs
 from idwbench.results.records import StoredRun
 from idwbench.results.tables import runs
 from idwbench.runs.config import RunConfig
+from idwbench.runs.metrics import metric_order
 
 if TYPE_CHECKING:
     import pandas
@@ -37,7 +38,6 @@ def run_table(
     states: Collection[str] | None = None,
     metrics: Collection[str] | None = None,
     facts: Collection[str] = FACTS,
-    split: str | None = None,
 ) -> pandas.DataFrame:
     """Return a table with one row for each run, in the order of the sweep or of planning.
 
@@ -46,10 +46,10 @@ def run_table(
     ``(split, name)`` for each metric, and the scalar attributes of `StoredRun`.
 
     Runs are selected as by `Results.to_frame`, which raises the same errors. The names in `metrics` and `facts` become
-    columns, all metrics if None; metrics on all splits, or on that of `split`.
+    columns, all metrics if None.
     """
     of_dataset = [] if dataset is None else [runs.c.dataset == dataset]
-    columns = read_columns(connection, (*_COLUMNS, *facts), metrics, split, sweep=sweep, where=of_dataset)
+    columns = read_columns(connection, (*_COLUMNS, *facts), metrics, sweep=sweep, where=of_dataset)
     is_running = "running" in columns["state"] or any(columns["retraining"])
     stale = stale_keys(connection) if is_running else set()
     columns["stale"] = [key in stale for key in columns["run_key"]]

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 import idwbench
 from idwbench.errors import OutputError
-from idwbench.results import contents, frame, leases, reading, recording, sweeps
+from idwbench.results import frame, leases, reading, recording, sweeps
 from idwbench.results.database import Database
 from idwbench.results.provenance import Provenance, collect_provenance
 from idwbench.results.records import EndedState
@@ -89,10 +89,10 @@ class Results:
     find_runs = _operation(reading.find_runs)
     load_runs = _operation(reading.load_runs)
     sweeps_of = _operation(reading.sweeps_of)
-    load_curve = _operation(contents.load_curve)
-    load_curves = _operation(contents.load_curves)
-    load_arrays = _operation(contents.load_arrays)
-    array_facts = _operation(contents.array_facts)
+    load_curve = _operation(reading.load_curve)
+    load_curves = _operation(reading.load_curves)
+    load_arrays = _operation(reading.load_arrays)
+    array_facts = _operation(reading.array_facts)
     run_states = _operation(leases.run_states)
     sweep_status = _operation(sweeps.sweep_status)
     sweep_progress = _operation(sweeps.sweep_progress)

@@ -45,6 +45,7 @@ __all__ = [
     "chunks",
     "curves",
     "dialect_insert",
+    "in_utc",
     "insert_rows",
     "metadata",
     "metrics",
@@ -59,6 +60,11 @@ _Key = TypeVar("_Key")
 _MOST_KEYS = 900  # SQLite may be limited to 999 parameters in one statement
 
 
+def in_utc(moment: datetime) -> datetime:
+    """Return a moment in UTC; one without a time zone is in UTC."""
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
 class UtcDateTime(TypeDecorator[datetime]):
     """A date and time in UTC. SQLite stores no time zone: it is removed on writing and restored on reading."""
 
@@ -71,10 +77,7 @@ class UtcDateTime(TypeDecorator[datetime]):
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> datetime | None:
         """Return the stored value with its time zone."""
-        if value is None:
-            return None
-        moment: datetime = value
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        return None if value is None else in_utc(value)
 
 
 class Json(TypeDecorator[Any]):

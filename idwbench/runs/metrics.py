@@ -26,6 +26,7 @@ __all__ = [
     "MetricDefinition",
     "Metrics",
     "evaluate",
+    "metric_order",
 ]
 
 # In the order of tables.
@@ -153,3 +154,10 @@ def evaluate(task: Task, outputs: Any, targets: Any) -> dict[str, float]:
     functions = ((m.name, m.function) for m in METRICS.values() if m.task == task and m.function is not None)
     values = {name: function(outputs, targets) for name, function in functions}
     return {name: value for name, value in values.items() if math.isfinite(value)}
+
+
+def metric_order(pair: tuple[str, str]) -> tuple[Any, ...]:
+    """Return a key that sorts splits and names of metrics as in tables, and unknown ones after these."""
+    split, name = pair
+    place = [*METRICS].index(name) if name in METRICS else len(METRICS)
+    return (SPLITS.index(split) if split in SPLITS else len(SPLITS), place, pair)
