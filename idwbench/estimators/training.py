@@ -252,7 +252,7 @@ def train_prototypes(
         run.values[0] = values.swapaxes(1, 2)
     losses: list[float] = []
     # Where the kernels call BLAS, the result must not depend on the number of its threads.
-    with limited_threads(1) if run.by_products else nullcontext():
+    with limited_threads(1) if run.calls_blas else nullcontext():
         for orders, rates in _epochs(run, training, len(train), steps if one_epoch else None):
             losses += run.take_steps(orders, rates, steps).tolist()
             if (finite := int(run.finite[0])) < len(orders):

@@ -48,15 +48,14 @@ def prepare() -> None:
 
 
 def has_kernel(config: RunConfig) -> bool:
-    """Return whether there is a kernel for the run's method, with its own weighting and values without a slope."""
+    """Return whether there is a kernel for the run's method, with its own weighting."""
     model = config.network
-    is_plain = model.weighting is None and not model.slope_rank
-    return model.method in KERNEL_SCORES and model.plugin_sha256 is None and is_plain
+    return model.method in KERNEL_SCORES and model.plugin_sha256 is None and model.weighting is None
 
 
 def _max_stack(config: RunConfig, dataset: Dataset) -> int:
     """Return the number of runs that are stored together."""
-    sample_numbers = SAMPLE_NUMBERS + config.model.prototypes * dataset.n_features
+    sample_numbers = SAMPLE_NUMBERS + config.model.prototypes * dataset.n_features * (1 + config.network.slope_rank)
     run_numbers = config.protocol.epochs * len(dataset.train) * sample_numbers
     return int(np.clip(BUNDLE_NUMBERS // run_numbers, 1, MAX_BUNDLE))
 
@@ -86,7 +85,8 @@ def _train(configs: Sequence[RunConfig], dataset: Dataset, context: Context) -> 
 def _calls(runs: KernelRuns) -> list[tuple[int, int]]:
     """Return the epochs of each call of the kernel: the first, and the one after the last."""
     epochs = runs.protocol.epochs
-    numbers = len(runs.configs) * len(runs.dataset.train) * (runs.keys[0, 0].size + SAMPLE_NUMBERS)
+    sample_numbers = SAMPLE_NUMBERS + runs.keys[0, 0].size + runs.slope_inputs[0, 0].size
+    numbers = len(runs.configs) * len(runs.dataset.train) * sample_numbers
     # A bundle is trained in one call.
     chunk = max(1, (CALL_NUMBERS if len(runs.configs) == 1 else BUNDLE_NUMBERS) // numbers)
     return [(first, min(first + chunk, epochs)) for first in range(0, epochs, chunk)]
@@ -95,13 +95,14 @@ def _calls(runs: KernelRuns) -> list[tuple[int, int]]:
 def _results(runs: KernelRuns, configs: Sequence[RunConfig], dataset: Dataset, seconds: float) -> list[RunResult]:
     """Return the results of trained runs; `seconds` is the time of all."""
     keys, values = runs.prototypes()
-    n_parameters, n_epochs = keys[0].size + values[0].size, runs.protocol.epochs
+    n_epochs = runs.protocol.epochs
     metrics, finite = _metrics(runs, dataset), runs.finite.tolist()
-    environment = ("cpu", blas_threads() if runs.by_products else 1, instruction_set())
+    environment = ("cpu", blas_threads() if runs.calls_blas else 1, instruction_set())
     results = []
     for r, (config, curve) in enumerate(zip(configs, runs.curves(), strict=True)):
         diverged_epoch = None if finite[r] == n_epochs else finite[r] + 1
-        arrays = {"keys": keys[r], "values": values[r]}
+        arrays = {"keys": keys[r], "values": values[r], **runs.slopes(r)}
+        n_parameters = sum(array.size for array in arrays.values())
         fitted = Fitted(metrics.get(r, {}), arrays, n_parameters, curve, diverged_epoch)
         results.append(run_result(config, fitted, "fused", seconds / len(configs), environment))
     return results

@@ -8,8 +8,9 @@ import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401  # the kernels' BLAS, loaded before threads are limited
 from numpy.typing import NDArray
 
+from idwbench.attention.slopes import SLOPE_ARRAYS
 from idwbench.data.dataset import FeatureMoments, Split, TrainingData
-from idwbench.models.initialisation import initial_prototypes, key_bounds
+from idwbench.models.initialisation import initial_prototypes, initial_slopes, key_bounds
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import HEADLINES
 from idwbench.runs.protocol import learning_rate
@@ -17,7 +18,7 @@ from idwbench.runs.results import Curve
 from idwbench.training.engine import PrototypeTraining, batch_orders
 from idwbench.training.kernels.epochs import Data, Samples, Schedule, Stack, run_stack
 from idwbench.training.kernels.scores import IDW, SQ_DIST, Score, kernel_score
-from idwbench.training.kernels.scratch import aligned_zeros, make_scratch
+from idwbench.training.kernels.scratch import aligned_zeros, make_scratch, slope_scratch
 from idwbench.training.kernels.updates import ADAM, Optimizer, kernel_optimizer
 from idwbench.training.threads import blas_threads
 
@@ -41,7 +42,7 @@ class KernelRuns:
 
     Attributes:
         stack: What the kernel gets of the runs, but for the orders of training and the progress of each call.
-        keys, values: Each (runs, 4, rows, columns), with the state of the optimizer.
+        keys, values, slope_inputs, slope_outputs: Each (runs, 4, rows, columns), with the state of the optimizer.
         narrow: Whether keys have the axes (features, prototypes).
         by_products: Whether matrix products give similarities and gradients.
         finite: The number of epochs after which loss, keys and values of each run were finite.
@@ -54,11 +55,13 @@ class KernelRuns:
         self.narrow = dataset.n_features < NARROW_FEATURES
         scores = [kernel_score(config.network, dataset.n_features) for config in configs]
         self.score, self.optimizer = scores[0], kernel_optimizer(self.protocol)
-        self.keys, self.values = self._initial_state(moments)
+        self.slope_rank = configs[0].network.slope_rank
+        self._place_prototypes(moments)
         n_batch = max(min(self.protocol.batch_size, len(dataset.train)), EVALUATION_BATCH)
         self.by_products = _uses_products(configs[0], dataset)
         sizes = n_batch, self.keys[0, 0], self.values[0, 0]
         self.scratch = make_scratch(*sizes, narrow=self.narrow, by_products=self.by_products)
+        self.slope_scratch = slope_scratch(self.scratch, self.slope_inputs.shape[2])
         samples = {name: _samples(split) for name, split in dataset.splits.items()}
         train, bounds = samples["train"], key_bounds(configs[0].network, dataset)
         nothing = Samples(train.inputs[:0], train.labels[:0], train.targets[:0], train.weights)
@@ -75,6 +78,8 @@ class KernelRuns:
             parameters=np.array([score[-2:] for score in scores], np.float32),
             keys=self.keys,
             values=self.values,
+            slope_inputs=self.slope_inputs,
+            slope_outputs=self.slope_outputs,
             orders=np.zeros((n_runs, 0, 0), np.int64),
             finite=self.finite,
             **_progress(n_runs, 0),
@@ -89,16 +94,22 @@ class KernelRuns:
         self.curve_names = (("train", "learning_rate"), ("train", "loss"), *headlines)
         self.curve_values = np.zeros((len(configs), self.protocol.epochs, len(self.curve_names)))
 
-    def _initial_state(self, moments: FeatureMoments) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return keys and values, with zeros for the state of the optimizer."""
+    def _place_prototypes(self, moments: FeatureMoments) -> None:
+        """Set keys, values and their slopes, with zeros for the state of the optimizer."""
         n, n_features, n_outputs = self.configs[0].network.prototypes, self.dataset.n_features, self.dataset.n_outputs
-        keys = aligned_zeros(len(self.configs), 4, *((n_features, n) if self.narrow else (n, n_features)))
-        values = aligned_zeros(len(self.configs), 4, n_outputs, n)
+        n_runs, n_slopes = len(self.configs), self.slope_rank * n
+        self.keys = aligned_zeros(n_runs, 4, *((n_features, n) if self.narrow else (n, n_features)))
+        self.values = aligned_zeros(n_runs, 4, n_outputs, n)
+        self.slope_inputs = aligned_zeros(n_runs, 4, n_slopes, n_features)
+        self.slope_outputs = aligned_zeros(n_runs, 4, n_outputs, n_slopes)
         for r, (config, generator) in enumerate(zip(self.configs, self.generators, strict=True)):
             initial_keys, initial_values = initial_prototypes(config.network, self.dataset, moments, generator)
-            keys[r, 0] = initial_keys.T if self.narrow else initial_keys
-            values[r, 0] = initial_values.T
-        return keys, values
+            self.keys[r, 0] = initial_keys.T if self.narrow else initial_keys
+            self.values[r, 0] = initial_values.T
+            slopes = initial_slopes(config.network, self.dataset, generator)
+            for name, part in slopes.items():
+                rows = part.reshape(n_slopes, -1)
+                getattr(self, name)[r, 0] = rows if name == "slope_inputs" else rows.T
 
     def train(self, first: int, last: int) -> None:
         """Train epochs from `first` to `last` (exclusive) of the runs that are still finite."""
@@ -111,9 +122,22 @@ class KernelRuns:
         stack = self.stack._replace(orders=orders, **_progress(*orders.shape[:2]))
         if last == self.protocol.epochs:
             stack = stack._replace(train_outputs=self.outputs["train"])
-        run_stack(self.score, self.optimizer, self.data, schedule, self.narrow, stack, self.scratch)
+        run_stack(self.score, self.optimizer, self.data, schedule, self.narrow, stack, self.scratch, self.slope_scratch)
         columns = [np.broadcast_to(rates, stack.losses.shape), stack.losses, *self._headlines(stack.totals)]
         np.stack(columns, axis=2, out=self.curve_values[:, first:last])
+
+    @property
+    def calls_blas(self) -> bool:
+        """Whether results depend on the number of threads of BLAS."""
+        return self.by_products or self.slope_rank > 0
+
+    def slopes(self, run: int) -> dict[str, NDArray[np.float32]]:
+        """Return copies of the `SLOPE_ARRAYS` of a run by name; none without slopes."""
+        if not self.slope_rank:
+            return {}
+        parts = self.slope_inputs[run, 0], self.slope_outputs[run, 0].T
+        shape = self.slope_rank, self.configs[0].network.prototypes, -1
+        return {name: np.array(part.reshape(shape), order="C") for name, part in zip(SLOPE_ARRAYS, parts, strict=True)}
 
     def prototypes(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return copies of keys (runs, prototypes, features) and values (runs, prototypes, outputs)."""
@@ -168,7 +192,7 @@ class KernelRun(KernelRuns):
         schedule = Schedule(self.protocol.batch_size, np.full(len(rows), rate), 0, steps_done)
         data = self.data._replace(validation=self.nothing, test=self.nothing)
         stack = self.stack._replace(orders=rows[None], **_progress(1, len(rows)))
-        run_stack(self.score, self.optimizer, data, schedule, self.narrow, stack, self.scratch)
+        run_stack(self.score, self.optimizer, data, schedule, self.narrow, stack, self.scratch, self.slope_scratch)
         return np.asarray(stack.losses[0])
 
 
@@ -180,11 +204,14 @@ def _progress(n_runs: int, n_epochs: int) -> dict[str, Any]:
 def first_call() -> None:
     """Call the kernel with arrays of one number, of the types of every later call: it is compiled, or loaded."""
     samples = _samples(Split(np.zeros((1, 1), np.float32), np.zeros(1, np.int64)))
-    keys, values, outputs = aligned_zeros(1, 4, 1, 1), aligned_zeros(1, 4, 1, 1), np.zeros((1, 1, 1), np.float32)
+    outputs = np.zeros((1, 1, 1), np.float32)
+    keys, values, slope_inputs, slope_outputs = (aligned_zeros(1, 4, 1, 1) for _ in range(4))
     stack = Stack(
         parameters=np.ones((1, 2), np.float32),
         keys=keys,
         values=values,
+        slope_inputs=slope_inputs,
+        slope_outputs=slope_outputs,
         orders=np.zeros((1, 1, 1), np.int64),
         finite=np.zeros(1, np.int64),
         **_progress(1, 1),
@@ -198,14 +225,15 @@ def first_call() -> None:
     optimizer = Optimizer(ADAM, np.float32(0), np.float32(0), 0.0)
     scratch = make_scratch(1, keys[0, 0], values[0, 0], narrow=True, by_products=False)
     data = Data(samples, samples, samples, samples, np.empty((2, 0), np.float32))
-    run_stack(score, optimizer, data, Schedule(1, np.ones(1), 0, 0), True, stack, scratch)
+    schedule, own = Schedule(1, np.ones(1), 0, 0), slope_scratch(scratch, 1)
+    run_stack(score, optimizer, data, schedule, True, stack, scratch, own)
 
 
 def useful_threads(config: Training, dataset: TrainingData) -> int:
     """Return the number of threads for a run that trains alone: several, those of BLAS, for large products only."""
-    if not _uses_products(config, dataset) or math.prod(_product_sizes(config, dataset)) < THREADED_PRODUCT:
-        return 1
-    return min(blas_threads(), MOST_THREADS)
+    largest = math.prod(_product_sizes(config, dataset))
+    by_slopes, by_keys = largest * config.network.slope_rank, largest if _uses_products(config, dataset) else 0
+    return min(blas_threads(), MOST_THREADS) if max(by_slopes, by_keys) >= THREADED_PRODUCT else 1
 
 
 def _product_sizes(config: Training, dataset: TrainingData) -> tuple[int, int, int]:

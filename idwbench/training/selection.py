@@ -87,19 +87,16 @@ def engine_of(config: RunConfig, context: Context) -> Engine:
             if has_kernel(config):
                 key = "fused"
             elif context.engine == "fused":
-                problem = f"'fused' has no kernel for method '{config.model.method}'{_special(config.model)}"
+                weighting = f" with {name}" if (name := _own_weighting(config)) else ""
+                problem = f"'fused' has no kernel for method '{config.model.method}'{weighting}"
                 raise ConfigError(problem, location=("engine",), hint="choose auto or torch")
     engine: Engine = import_module(f"idwbench.training.{_MODULES[key]}").ENGINES[key]
     return engine
 
 
-def _special(model: ModelConfig) -> str:
-    """Return what prototypes have beside a method with its own weighting and values without a slope, or no text."""
-    if not isinstance(model, PrototypesConfig):
-        return ""
-    if model.weighting is not None:
-        return f" with {model.weighting}"
-    return " and values with a slope" if model.slope_rank else ""
+def _own_weighting(config: RunConfig) -> str | None:
+    """Return the weighting that replaces that of the method of prototypes, or None."""
+    return config.model.weighting if isinstance(config.model, PrototypesConfig) else None
 
 
 def check_run(config: RunConfig, dataset: Dataset, context: Context) -> None:
@@ -157,7 +154,7 @@ def check_run_memory(config: RunConfig, dataset: Dataset) -> None:
 def prepare_engines(configs: Sequence[RunConfig], context: Context) -> str:
     """Import the engines for runs and compile kernels; return a line with the engines, and raise as `engine_of`."""
     models = {
-        (config.model.kind, config.model.method, _special(config.model), config.model.plugin_sha256): config
+        (config.model.kind, config.model.method, _own_weighting(config), config.model.plugin_sha256): config
         for config in configs
     }
     methods: dict[str, list[str]] = {}

@@ -16,8 +16,9 @@ from idwbench.training.kernels.network import (
     weighted_loss,
 )
 from idwbench.training.kernels.scores import Score
-from idwbench.training.kernels.scratch import Labels, Matrix, Scratch, Vector
-from idwbench.training.kernels.updates import Optimizer, make_step, update_all, update_keys
+from idwbench.training.kernels.scratch import Labels, Matrix, Scratch, SlopeScratch, Vector
+from idwbench.training.kernels.slopes import add_slopes, fill_height_gradients, fill_heights, fill_slope_gradients
+from idwbench.training.kernels.updates import Optimizer, Step, clip_gradients, fill_key_gradients, make_step, update_all
 
 __all__ = ["Data", "Progress", "Samples", "Schedule", "Stack", "State", "run_stack"]
 
@@ -74,11 +75,15 @@ class State(NamedTuple):
     Attributes:
         keys: (4, prototypes, features), or (4, features, prototypes) if `narrow`.
         values: (4, outputs, prototypes).
+        slope_inputs: W (4, rank · prototypes, features), see `idwbench.training.kernels.slopes`.
+        slope_outputs: U (4, outputs, rank · prototypes).
         narrow: The layout of the keys.
     """
 
     keys: NDArray[np.float32]
     values: NDArray[np.float32]
+    slope_inputs: NDArray[np.float32]
+    slope_outputs: NDArray[np.float32]
     narrow: bool
 
 
@@ -108,7 +113,7 @@ class Stack(NamedTuple):
 
     Attributes:
         parameters: The first and second parameter of the score of each run, (runs, 2).
-        keys, values: See `State`.
+        keys, values, slope_inputs, slope_outputs: See `State`.
         orders: Rows of the training data in the order of training, (runs, epochs, n).
         finite: The number of epochs after which loss, keys and values of each run were finite, (runs,).
     """
@@ -116,6 +121,8 @@ class Stack(NamedTuple):
     parameters: Matrix
     keys: NDArray[np.float32]
     values: NDArray[np.float32]
+    slope_inputs: NDArray[np.float32]
+    slope_outputs: NDArray[np.float32]
     orders: NDArray[np.int64]
     finite: NDArray[np.int64]
     losses: NDArray[np.float64]
@@ -202,13 +209,16 @@ def run_stack(
     narrow: bool,
     stack: Stack,
     scratch: Scratch,
+    own: SlopeScratch,
 ) -> None:
     """Train and evaluate runs one after the other, those that were finite in all previous epochs."""
     control_word = flush_denormals()
     for r in range(stack.keys.shape[0]):
         if stack.finite[r] == schedule.first:
-            state = State(stack.keys[r], stack.values[r], narrow)
-            own = Score(score.similarity, score.formula, score.relu, stack.parameters[r, 0], stack.parameters[r, 1])
+            slopes = stack.slope_inputs[r], stack.slope_outputs[r]
+            state = State(stack.keys[r], stack.values[r], slopes[0], slopes[1], narrow)
+            first, second = stack.parameters[r, 0], stack.parameters[r, 1]
+            score_of_run = Score(score.similarity, score.formula, score.relu, first, second)
             progress = Progress(
                 stack.losses[r],
                 stack.totals[r],
@@ -218,7 +228,9 @@ def run_stack(
                 stack.train_outputs[r],
                 stack.holdout_outputs[r],
             )
-            stack.finite[r] += _run_epochs(own, optimizer, data, schedule, stack.orders[r], state, scratch, progress)
+            stack.finite[r] += _run_epochs(
+                score_of_run, optimizer, data, schedule, stack.orders[r], state, scratch, own, progress
+            )
     restore_denormals(control_word)
 
 
@@ -231,6 +243,7 @@ def _run_epochs(
     orders: NDArray[np.int64],
     state: State,
     scratch: Scratch,
+    own: SlopeScratch,
     progress: Progress,
 ) -> int:
     """Train and evaluate one epoch for each row of `orders`; return how many ended with finite loss, keys and values.
@@ -241,6 +254,7 @@ def _run_epochs(
     n_epochs, n_train = orders.shape
     regression, weights, n_tile = data.train.targets.shape[0] > 0, data.train.weights, scratch.scores.shape[0]
     step, epoch, finite = schedule.steps_done, 0, True
+    has_slopes = state.slope_inputs.shape[1] > 0
     while finite and epoch < n_epochs:
         loss = 0.0
         progress.totals[epoch, :] = 0.0
@@ -254,18 +268,26 @@ def _run_epochs(
                 for b in range(n):
                     _copy_sample(samples, orders[epoch, start + b] if stage == TRAIN else start + b, scratch, b)
                 n_near = fill_similarities(score, n, state.keys[0], state.narrow, scratch)
+                if has_slopes:
+                    fill_heights(n, state.slope_inputs[0], state.keys[0], state.narrow, scratch.inputs, own)
+                    own.output_gradients[:] = ZERO
                 scratch.norm_coefficients[:] = ZERO
                 scratch.value_gradients[:] = ZERO
                 for first in range(0, n, n_tile):
                     m = min(n_tile, n - first)
                     labels, targets = scratch.labels[first : first + m], scratch.targets[first : first + m]
                     forward(score, first, m, state.values[0], scratch)
+                    if has_slopes:
+                        add_slopes(first, m, state.slope_outputs[0], scratch, own)
                     if stage == TRAIN:
                         if len(weights) > 0:
                             rows = orders[epoch, start + first : start + first + m]
                             loss += weighted_loss(regression, n, rows, weights, scratch, labels, targets)
                         else:
                             loss += _loss(regression, n, labels, targets, scratch.outputs, scratch.output_gradients)
+                        scratch.weight_gradients[:m] = ZERO
+                        if has_slopes:
+                            fill_height_gradients(first, m, state.slope_outputs[0], scratch, own)
                         backward(score, first, m, state.values[0], scratch)
                     else:
                         if stage < TRAIN_OUTPUTS:
@@ -275,14 +297,38 @@ def _run_epochs(
                 if stage == TRAIN:
                     step += 1
                     factors = make_step(optimizer, schedule.rates[epoch], step)
-                    update_keys(score, optimizer, n, n_near, state.keys, state.narrow, scratch, factors)
-                    update_all(optimizer, state.values, scratch.value_gradients, factors)
+                    _take_step(score, optimizer, n, n_near, state, scratch, own, factors)
                     _project(state.keys[0], state.narrow, data.bounds)
             if stage == TRAIN:
                 finite = np.isfinite(loss) and _all_finite(state.keys) and _all_finite(state.values)
+                finite = finite and _all_finite(state.slope_inputs) and _all_finite(state.slope_outputs)
         progress.losses[epoch] = loss / max(n_train, 1)
         epoch += finite
     return epoch
+
+
+@inlined_kernel
+def _take_step(
+    score: Score,
+    optimizer: Optimizer,
+    n: int,
+    n_near: int,
+    state: State,
+    scratch: Scratch,
+    own: SlopeScratch,
+    factors: Step,
+) -> None:
+    """Update keys and values after the forward and backward pass of a batch of n inputs."""
+    fill_key_gradients(score, n, n_near, state.keys[0], state.narrow, scratch)
+    if state.slope_inputs.shape[1] > 0:
+        fill_slope_gradients(n, state.slope_inputs[0], state.keys[0], state.narrow, scratch, own)
+    parts = scratch.key_gradients, scratch.value_gradients, own.input_gradients, own.output_gradients
+    clip_gradients(optimizer, parts)
+    update_all(optimizer, state.keys, scratch.key_gradients, factors)
+    update_all(optimizer, state.values, scratch.value_gradients, factors)
+    if state.slope_inputs.shape[1] > 0:
+        update_all(optimizer, state.slope_inputs, own.input_gradients, factors)
+        update_all(optimizer, state.slope_outputs, own.output_gradients, factors)
 
 
 @kernel

@@ -176,7 +176,10 @@ def weighted_loss(
 
 @kernel
 def backward(score: Score, first: int, n_inputs: int, values: Matrix, scratch: Scratch) -> None:
-    """Fill the coefficients of a tile, and add its gradient of the values to `value_gradients`."""
+    """Fill the coefficients of a tile, and add its gradient of the values to `value_gradients`.
+
+    What values with a slope add to the gradients of weights is in `weight_gradients` before, or 0.
+    """
     weights, derivatives, weight_gradients = scratch.weights, scratch.derivatives, scratch.weight_gradients
     value_gradients = scratch.value_gradients
     key_norms, norm_coefficients = scratch.key_norms, scratch.norm_coefficients
@@ -184,7 +187,6 @@ def backward(score: Score, first: int, n_inputs: int, values: Matrix, scratch: S
     scale = TWO if score.similarity == SQ_DIST else ONE
     for b in range(n_inputs):
         coefficients = scratch.coefficients[first + b]
-        weight_gradients[b, :] = ZERO
         for c in range(values.shape[0]):
             error = scratch.output_gradients[b, c]
             for p in range(n_prototypes):

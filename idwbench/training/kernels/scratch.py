@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Labels", "Matrix", "Scratch", "Vector", "aligned_zeros", "make_scratch"]
+__all__ = ["Labels", "Matrix", "Scratch", "SlopeScratch", "Vector", "aligned_zeros", "make_scratch", "slope_scratch"]
 
 Labels = NDArray[np.int64]
 Matrix = NDArray[np.float32]
@@ -43,6 +43,17 @@ class Scratch(NamedTuple):
     by_products: bool
 
 
+class SlopeScratch(NamedTuple):
+    """Reusable memory for values with a slope; apart, since each call with an array in a tuple counts a reference."""
+
+    heights: Matrix  # (batch, rank · prototypes), W (x − k)
+    height_gradients: Matrix  # (batch, rank · prototypes)
+    shares: Matrix  # (tile, rank · prototypes), weights times heights
+    sums: Vector  # (rank · prototypes,), W k, and later the negative gradient by it
+    input_gradients: Matrix  # (rank · prototypes, features), of W
+    output_gradients: Matrix  # (outputs, rank · prototypes), of U
+
+
 def aligned_zeros(*shape: int) -> NDArray[np.float32]:
     """Return a new float32 array that starts at a cache line."""
     n_bytes = 4 * int(np.prod(shape))
@@ -77,4 +88,17 @@ def make_scratch(n_batch: int, keys: Matrix, values: Matrix, *, narrow: bool, by
         near_pairs=np.zeros((n_near, 2), np.int32),
         near_coefficients=aligned_zeros(n_near),
         by_products=by_products,
+    )
+
+
+def slope_scratch(scratch: Scratch, n_slopes: int) -> SlopeScratch:
+    """Return memory for `n_slopes` = rank · prototypes, beside that of a network."""
+    n_batch, n_features = scratch.inputs.shape
+    return SlopeScratch(
+        heights=aligned_zeros(n_batch, n_slopes),
+        height_gradients=aligned_zeros(n_batch, n_slopes),
+        shares=aligned_zeros(len(scratch.scores), n_slopes),
+        sums=aligned_zeros(n_slopes),
+        input_gradients=aligned_zeros(n_slopes, n_features),
+        output_gradients=aligned_zeros(len(scratch.value_gradients), n_slopes),
     )

@@ -11,7 +11,7 @@ from idwbench.training.kernels.scores import COSINE, SQ_DIST, Score
 from idwbench.training.kernels.scratch import Matrix, Scratch
 from idwbench.training.kernels.similarities import distance_gradient, dot_gradient, fill_gradient_by_products
 
-__all__ = ["Optimizer", "Step", "kernel_optimizer", "make_step", "update_all", "update_keys"]
+__all__ = ["Optimizer", "Step", "clip_gradients", "fill_key_gradients", "kernel_optimizer", "make_step", "update_all"]
 
 ADAM_AMSGRAD, ADAM, SGD = range(3)
 CODES = {"adam_amsgrad": ADAM_AMSGRAD, "adam": ADAM, "sgd": SGD}
@@ -63,18 +63,18 @@ def make_step(optimizer: Optimizer, rate: float, step: int) -> Step:
 
 
 @kernel
-def _clip_gradients(optimizer: Optimizer, gradient: Matrix, other_gradient: Matrix) -> None:
-    """Scale both by min(1, clip/(norm + 1e-6)) with their common norm, as `torch.nn.utils.clip_grad_norm_`."""
+def clip_gradients(optimizer: Optimizer, gradients: tuple[Matrix, ...]) -> None:
+    """Scale all by min(1, clip/(norm + 1e-6)) with their common norm, as `torch.nn.utils.clip_grad_norm_`."""
     if optimizer.gradient_clip <= 0:
         return
     total = 0.0
-    for part in (gradient, other_gradient):
+    for part in gradients:
         for i in range(part.shape[0]):
             for j in range(part.shape[1]):
                 total += float(part[i, j]) * float(part[i, j])
     factor = optimizer.gradient_clip / (np.sqrt(total) + 1e-6)
     factor32 = np.float32(1.0 if factor > 1.0 else factor)
-    for part in (gradient, other_gradient):
+    for part in gradients:
         for i in range(part.shape[0]):
             for j in range(part.shape[1]):
                 part[i, j] *= factor32
@@ -106,31 +106,17 @@ def update_all(optimizer: Optimizer, state: NDArray[np.float32], gradient: Matri
 
 
 @inlined_kernel
-def update_keys(
-    score: Score,
-    optimizer: Optimizer,
-    n: int,
-    n_near: int,
-    state: NDArray[np.float32],
-    narrow: bool,
-    scratch: Scratch,
-    step: Step,
-) -> None:
-    """Update keys with the coefficients of n inputs in `scratch`, clipped together with the gradient of the values.
-
-    `n_near` is the result of `fill_similarities`.
-    """
+def fill_key_gradients(score: Score, n: int, n_near: int, keys: Matrix, narrow: bool, scratch: Scratch) -> None:
+    """Fill the gradients of keys with the coefficients of n inputs; `n_near` is the result of `fill_similarities`."""
     by_products = scratch.by_products and n_near >= 0
     inputs, rows = scratch.inputs[:n], scratch.key_gradients
     if by_products:
-        fill_gradient_by_products(score, n, n_near, state[0], scratch)
+        fill_gradient_by_products(score, n, n_near, keys, scratch)
     elif score.similarity == SQ_DIST:
-        distance_gradient(inputs, state[0], narrow, scratch.coefficients, rows)
+        distance_gradient(inputs, keys, narrow, scratch.coefficients, rows)
     else:
-        dot_gradient(inputs, state[0], narrow, scratch.coefficients, rows)
+        dot_gradient(inputs, keys, narrow, scratch.coefficients, rows)
     if by_products or score.similarity == COSINE:
         for r in range(rows.shape[0]):
             for j in range(rows.shape[1]):
-                rows[r, j] -= scratch.norm_coefficients[j if narrow else r] * state[0, r, j]
-    _clip_gradients(optimizer, rows, scratch.value_gradients)
-    update_all(optimizer, state, rows, step)
+                rows[r, j] -= scratch.norm_coefficients[j if narrow else r] * keys[r, j]
