@@ -18,10 +18,10 @@ from idwbench.figures.runs import Model, Selection
 from idwbench.figures.style import INK, PAPER, QUIET, class_colour, clean_text, new_page, style_axes
 from idwbench.runs.datasets import dataset_label
 
-__all__ = ["columns_figure", "telling_features"]
+__all__ = ["columns_figure", "label_columns", "telling_features"]
 
 _WIDTH, _LINES, _HEIGHT = 10.0, 6.3, 3.0  # inches: of the figure and of its lines, and the height of a model
-_MOST_MODELS, _MOST_FEATURES, _FEW = 4, 30, 8
+_MOST_MODELS, _MOST_FEATURES, _FEW = 4, 30, 10
 _NOTE = (
     "left: prototypes in the colour of the class of their value; numbers in standard deviations from the mean, of "
     "categories the share; right: training rows and prototypes (diamonds) in the two columns of numbers whose means "
@@ -82,12 +82,17 @@ def _draw_lines(axes: Axes, model: Model, shown: NDArray[np.intp], columns: Colu
     for key, label in zip(model.keys, model.values.argmax(1).tolist(), strict=True):
         axes.plot(key[shown], color=class_colour(label), linewidth=1.0, marker=".", markersize=4, alpha=0.8)
     style_axes(axes, label_size=7.5)
-    few = len(shown) <= _FEW
-    names = [clean_text(columns.features[place]) for place in shown.tolist()]
-    axes.set_xticks(range(len(shown)), names, fontsize=7.0 if few else 6.0, parse_math=False)
-    axes.tick_params(axis="x", rotation=25 if few else 90)
+    label_columns(axes, [columns.features[place] for place in shown.tolist()])
+
+
+def label_columns(axes: Axes, words: Sequence[str]) -> None:
+    """Write what each place on the horizontal axis stands for: obliquely, or upright if it is more than a few."""
+    is_few = len(words) <= _FEW
+    names = [clean_text(word) for word in words]
+    axes.set_xticks(range(len(names)), names, fontsize=7.0 if is_few else 6.0, parse_math=False)
+    axes.tick_params(axis="x", rotation=30 if is_few else 90)
     for label in axes.get_xticklabels():
-        label.set_horizontalalignment("right" if few else "center")
+        label.set_horizontalalignment("right" if is_few else "center")
 
 
 def _draw_pair(axes: Axes, model: Model, dataset: Dataset, pair: Sequence[int], columns: Columns) -> None:
@@ -98,5 +103,5 @@ def _draw_pair(axes: Axes, model: Model, dataset: Dataset, pair: Sequence[int], 
     axes.scatter(keys[:, 0], keys[:, 1], s=42, marker="D", c=own, edgecolors=INK, linewidths=0.9)
     style_axes(axes, label_size=7.5)
     for axis, place in zip((axes.xaxis, axes.yaxis), pair, strict=True):
-        axis.set_label_text(clean_text(columns.features[place]), fontsize=8, color=QUIET, parse_math=False)
+        axis.set_label_text(columns.features[place], fontsize=8, color=QUIET)
     axes.set_facecolor(PAPER)

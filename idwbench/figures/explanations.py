@@ -1,14 +1,10 @@
-"""An explained answer: the input, the answer, and for each layer the memory that it attends to.
-
-The figure of stored runs shows the attention by class in each layer of recorded networks, for one test image of each.
-"""
+"""An explained answer: the input, the answer, and for each layer the memory that it attends to."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,29 +14,14 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 from numpy.typing import NDArray
 
-from idwbench.data.dataset import Dataset
-from idwbench.data.loading import load_dataset
-from idwbench.errors import ConfigError, RecordingError
-from idwbench.explanations.explanation import (
-    CURVE_SIZE,
-    Answer,
-    ClassAttention,
-    Explanation,
-    LayerAttention,
-    MemoryItem,
-    Plane,
-)
-from idwbench.explanations.memory import Outputs, Request, task_names
-from idwbench.figures.runs import Selection, first_run
+from idwbench.explanations.explanation import CURVE_SIZE, Explanation, LayerAttention, MemoryItem, Plane
+from idwbench.figures.columns import label_columns
 from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, clean_text, new_page, style_axes, write
 from idwbench.figures.tiles import WRONG, Picture, Tile, TileGrid, Words, draw_tiles
-from idwbench.results.records import StoredRun
-from idwbench.runs.kinds.mlp import MlpConfig
+from idwbench.report.labels import cell_label
 
-__all__ = ["attention_by_class_figure", "collect_attention", "draw_explanation", "first_wrong_row"]
+__all__ = ["draw_class_bars", "draw_class_curves", "draw_explanation", "draw_query"]
 
-_MOST_PANELS = 4
-_BLOCK, _SIDE = 3.4, 1.5  # inches: height of a block of attention by class, and width of its image
 _WIDTH, _TILES, _MANY_TILES = 10.0, 5.5, 6.4  # inches: of a figure, of tiles, and of those of one of several layers
 _ANSWER, _TITLE = 2.1, 0.35  # inches: heights of the first block, and of titles
 _PANEL, _MANY_PANEL = 1.75, 1.35  # inches: heights of bars and curves, and of those of one of several layers
@@ -54,7 +35,6 @@ _MAP_NOTE = (
     "shades: the answer to all inputs of the plane, the stronger the surer; dots: training rows; star: the input; "
     "diamonds: entries, in the colour of their class and as large as their weight"
 )
-_LINE_STYLES = ("-", ":")  # of the parts of the data
 _FEW = 10  # number of entries up to which they are large
 _SHORT = 20  # letters of all names of classes up to which they stand upright
 _PATCH = re.compile(r"\(patch \d+\)$")
@@ -123,8 +103,8 @@ def _draw_map(explained: Explanation, layer: LayerAttention, plane: Plane, axes:
     _style(axes)
     axes.grid(False)
     names = ("", "") if explained.columns is None else explained.columns.names
-    for label, name in ((axes.set_xlabel, names[0]), (axes.set_ylabel, names[1])):
-        label(clean_text(name), fontsize=7.5, parse_math=False)
+    for axis, name in zip((axes.xaxis, axes.yaxis), names, strict=True):
+        axis.set_label_text(name, fontsize=7.5)
 
 
 def _draw_differences(explained: Explanation, layer: LayerAttention, axes: Axes) -> None:
@@ -141,12 +121,7 @@ def _draw_differences(explained: Explanation, layer: LayerAttention, axes: Axes)
     axes.axhline(0, color=INK, linewidth=1.2)
     _style(axes)
     names, own = explained.columns.names, explained.columns.texts(explained.query.picture)
-    words = [clean_text(f"{names[place]} {own[place]}") for place in shown.tolist()]
-    few = len(words) <= _FEW
-    axes.set_xticks(range(len(words)), words, fontsize=7.0 if few else 6.0, parse_math=False)
-    axes.tick_params(axis="x", rotation=30 if few else 90)
-    for label in axes.get_xticklabels():
-        label.set_horizontalalignment("right" if few else "center")
+    label_columns(axes, [f"{names[place]} {own[place]}" for place in shown.tolist()])
     axes.set_ylabel("less the input, in sd" if explained.spreads is not None else "less the input", fontsize=7.5)
 
 
@@ -197,7 +172,7 @@ def _draw_answer(part: SubFigure, explained: Explanation) -> None:
     left, right = part.subfigures(1, 2, squeeze=False, width_ratios=(_TILES, _WIDTH - _TILES))[0]
     if explained.columns is None and explained.plane is None:
         image, text = left.subplots(1, 2, width_ratios=(1.4, _TILES - 1.4))
-        _draw_query(image, explained)
+        draw_query(image, explained)
     else:
         text = left.subplots()
     text.set_axis_off()
@@ -208,12 +183,12 @@ def _draw_answer(part: SubFigure, explained: Explanation) -> None:
     bars = right.subplots()
     after = None if explained.effect is None else explained.effect.answer.probabilities
     names, marked = explained.class_names, explained.answer.label
-    _draw_class_bars(bars, explained.answer.probabilities, names, marked, after=after)
+    draw_class_bars(bars, explained.answer.probabilities, names, marked, after=after)
     title = "probability" if after is None else "probability: hollow before, filled after"
     bars.set_title(title, fontsize=8.5, color=INK, loc="left")
 
 
-def _draw_query(axes: Axes, explained: Explanation) -> None:
+def draw_query(axes: Axes, explained: Explanation) -> None:
     """Draw the input."""
     tile = Tile((_picture(explained, explained.query.picture, INK),))
     draw_tiles(axes, TileGrid([tile], 1, _aspect(explained)))
@@ -222,29 +197,23 @@ def _draw_query(axes: Axes, explained: Explanation) -> None:
 def _answer_lines(explained: Explanation) -> list[tuple[str, str]]:
     """Return the lines beside the input with their colours."""
     query = explained.query
-    target = explained.class_name(query.label) or ("" if query.target is None else _numbers(query.target))
+    target = explained.class_name(query.label) or ("" if query.target is None else cell_label(query.target.tolist()))
     right = query.label is None or query.label == explained.answer.label
-    lines = [(f"input {query.text}", QUIET), (f"answer {_answer(explained, explained.answer)}", INK)]
+    lines = [(f"input {query.text}", QUIET), (f"answer {explained.answer_text(explained.answer)}", INK)]
     if target:
         lines.append((f"target {target}", INK if right else WRONG))
     if (effect := explained.effect) is not None:
-        lines.append((f"without {', '.join(effect.conditions)}: {_answer(explained, effect.answer)}", INK))
+        lines.append((f"without {', '.join(effect.conditions)}: {explained.answer_text(effect.answer)}", INK))
         for change in effect.accuracy:
             lines.append((f"{change.name}: accuracy {100 * change.before:.1f} → {100 * change.after:.1f} %", INK))
     return lines
 
 
-def _answer(explained: Explanation, answer: Answer) -> str:
-    if answer.probabilities is None or answer.label is None:
-        return _numbers(answer.outputs)
-    return f"{explained.class_name(answer.label)} (probability {answer.probabilities[answer.label]:.3f})"
-
-
 def _draw_layer_totals(part: SubFigure, explained: Explanation, layer: LayerAttention) -> None:
     """Draw the total weights of the classes and the largest weights of each."""
     bars, curves = part.subplots(1, 2)
-    _draw_class_bars(bars, layer.totals, explained.class_names, explained.answer.label)
-    _draw_class_curves(curves, layer.curves)
+    draw_class_bars(bars, layer.totals, explained.class_names, explained.answer.label)
+    draw_class_curves(curves, layer.curves)
     for axes, word in ((bars, f"total {explained.weight_name}"), (curves, f"largest {explained.weight_name}s")):
         axes.set_title(word, fontsize=8.5, color=INK, loc="left")
         axes.set_box_aspect(0.6)
@@ -255,7 +224,7 @@ def _item_lines(explained: Explanation, item: MemoryItem) -> list[str]:
     """Return the lines below an entry: class or target, weight, and what depends on the memory."""
     name = explained.class_name(item.label)
     if not explained.class_names and item.value is not None:
-        name = _numbers(item.value)
+        name = cell_label(item.value.tolist())
     weight = f"{item.weight:.4g}" + (f" ({item.visits}×)" if item.step is not None else "")
     if patch := _PATCH.search(item.source):
         weight += f" {patch[0]}"
@@ -266,11 +235,7 @@ def _item_lines(explained: Explanation, item: MemoryItem) -> list[str]:
     return [name, weight]
 
 
-def _numbers(numbers: Sequence[float] | NDArray[np.floating]) -> str:
-    return ", ".join(f"{number:.4g}" for number in numbers[:3]) + (", …" if len(numbers) > 3 else "")
-
-
-def _draw_class_bars(
+def draw_class_bars(
     axes: Axes,
     heights: NDArray[np.floating],
     names: Sequence[str],
@@ -307,12 +272,12 @@ def _draw_class_bars(
     axes.tick_params(axis="x", rotation=0 if is_short else 90)
     for place, text in enumerate(axes.get_xticklabels()):
         text.set(color=colours[place % n], weight="bold" if place % n == marked else "normal")
-    style: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "top", "parse_math": False}
+    style: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "top"}
     for task, middle in zip(tasks, places.mean(axis=1), strict=False):
-        write(axes, clean_text(task), (middle, 0), (0, -14), fontsize=6.5, color=QUIET, **style)
+        write(axes, task, (middle, 0), (0, -14), fontsize=6.5, color=QUIET, **style)
 
 
-def _draw_class_curves(axes: Axes, curves: Sequence[NDArray[np.floating]], style: str = "-") -> None:
+def draw_class_curves(axes: Axes, curves: Sequence[NDArray[np.floating]], style: str = "-") -> None:
     """Draw for each class its largest attentions, (n,) in decreasing order, in its colour."""
     for label, curve in enumerate(curves):
         line: dict[str, Any] = {"color": class_colour(label), "linestyle": style, "linewidth": 1.2, "markersize": 2.5}
@@ -329,104 +294,3 @@ def _style(axes: Axes) -> None:
     if max(map(abs, axes.get_ylim())) >= 1000:
         axes.yaxis.set_major_formatter(EngFormatter(sep=""))
     axes.tick_params(axis="x", colors=INK, length=0)
-
-
-def attention_by_class_figure(selection: Selection) -> Figure:
-    """The largest attentions and the total attention of each class in each layer, for the lowest seed of each setting.
-
-    The test image is the first one of the first part of the data that is answered wrongly.
-
-    Raises:
-        ConfigError: no complete run of kind ``mlp`` has a recording, or the inputs are not images.
-    """
-    panels, sources = collect_attention(selection)
-    if any(explained.image_shape is None for explained in panels):
-        raise ConfigError("the figure needs images")
-    return _draw_attention_by_class(panels, sources)
-
-
-def collect_attention(selection: Selection, top: int = 1) -> tuple[list[Explanation], list[str]]:
-    """Return an explained answer of each recorded network, and their data sets and protocols.
-
-    An answer has the `top` training samples with the largest attention of each layer.
-
-    Raises:
-        ConfigError: no complete run of kind ``mlp`` has a recording.
-    """
-    sections = selection.sections(selection.of_kind("mlp"))
-    rows = [(section, row) for section in sections for row in section.rows if row.n]
-    rows = [(section, row) for section, row in rows if isinstance(row.model, MlpConfig) and row.model.record]
-    rows = selection.first(rows, _MOST_PANELS, "other setting")
-    panels, missing = [], []
-    for section, row in rows:
-        try:
-            panels.append(_explained(selection, first_run(row), top))
-        except RecordingError as error:
-            missing.append(f"{section.config.dataset_label}: {error}")
-    if not panels:
-        raise ConfigError(missing[0] if missing else "no complete run of kind 'mlp' was recorded")
-    selection.leave_out(*missing)
-    return panels, list(dict.fromkeys(section.title for section, _ in rows))
-
-
-def _explained(selection: Selection, run: StoredRun, top: int) -> Explanation:
-    from idwbench.dual.recording import open_recording
-    from idwbench.explanations.explain import explain_memory
-    from idwbench.explanations.training_data import history_memory
-
-    recording = open_recording(selection.store, run)
-    data_dir, load = selection.data_dir, cache(load_dataset)
-    dataset = load(run.config.dataset, data_dir)
-    memory = history_memory(run.config, recording, dataset)
-    row = first_wrong_row(dataset, memory.outputs)
-    request = Request(f"{run.config.dataset_label}:test:{row}", top=top, data_dir=data_dir, load=load)
-    explained = explain_memory(memory, request)
-    parts = ", ".join(task_names(run.config))  # of the data: sequence (mnist, fashion_mnist)
-    label = f"{run.config.dataset_label} ({parts})" if parts else run.config.dataset_label
-    return replace(explained, model=f"{label} · {explained.model}")
-
-
-def first_wrong_row(dataset: Dataset, outputs: Outputs) -> int:
-    """Return the first test row of the first part of the data that is answered wrongly; the first row if none is."""
-    test = dataset.test
-    wrong = outputs(test.inputs).argmax(1) != test.labels
-    if test.tasks is not None:
-        wrong &= test.tasks == 0
-    return int(np.argmax(wrong))
-
-
-def _draw_attention_by_class(panels: Sequence[Explanation], sources: Sequence[str] = ()) -> Figure:
-    """Return a figure with a block for each answer: the image, and for each layer curves and totals by class."""
-    note = (
-        f"curves: the largest attentions of single slots of each class, at most {CURVE_SIZE}, in decreasing order; "
-        "bars: total attention of each class; those of two data sets side by side, the curves of the second dotted; "
-        "bold: the class that is answered"
-    )
-    figure, body = new_page(_WIDTH, len(panels) * _BLOCK, [note, *sources])
-    parts = body.subfigures(len(panels), 1, squeeze=False)
-    for part, explained in zip(parts[:, 0], panels, strict=True):
-        part.suptitle(explained.model, x=0.01, ha="left", fontsize=11, weight="bold", color=INK)
-        left, right = part.subfigures(1, 2, squeeze=False, width_ratios=(_SIDE, _WIDTH - _SIDE))[0]
-        _draw_answered_query(left.subplots(), explained)
-        grid = right.subplots(2, len(explained.layers), squeeze=False)
-        for (above, below), layer in zip(grid.T, explained.layers, strict=True):
-            shown: Sequence[ClassAttention | LayerAttention] = layer.tasks or (layer,)
-            for one, style in zip(shown, _LINE_STYLES, strict=False):
-                _draw_class_curves(above, one.curves, style)
-            above.set_title(layer.name, fontsize=9.5, color=INK, loc="left")
-            totals, tasks = np.stack([one.totals for one in shown]), [one.task for one in layer.tasks]
-            _draw_class_bars(below, totals, explained.class_names, explained.answer.label, tasks=tasks)
-    return figure
-
-
-def _draw_answered_query(axes: Axes, explained: Explanation) -> None:
-    _draw_query(axes, explained)
-    query, bottom = explained.query, axes.get_ylim()[0]
-    is_wrong = query.label != explained.answer.label
-    lines = [
-        (query.text, QUIET),
-        (f"target {explained.class_name(query.label)}", WRONG if is_wrong else INK),
-        (f"answer {explained.class_name(explained.answer.label)}", INK),
-    ]
-    for number, (text, colour) in enumerate(lines):
-        axes.text(0, bottom + 0.19 * number, text, va="top", fontsize=8.5, color=colour).set_in_layout(False)

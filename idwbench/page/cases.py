@@ -125,7 +125,7 @@ def _of_images(
 
 def attention_part(results: Results, runs: Sequence[StoredRun], data_dir: Path | None) -> Part | None:
     """Return the section of the dual form; None without complete runs of kind ``mlp``."""
-    from idwbench.figures.explanations import collect_attention
+    from idwbench.figures.attention import collect_attention
     from idwbench.figures.runs import Selection
     from idwbench.report.studies import dual_form
 

@@ -22,10 +22,11 @@ from idwbench.explanations.explanation import (
     Plane,
     Query,
 )
-from idwbench.figures import explanations
-from idwbench.figures.explanations import draw_explanation, first_wrong_row
+from idwbench.figures.attention import first_wrong_row
+from idwbench.figures.explanations import draw_explanation
 from idwbench.figures.stored import stored_drawing
 from idwbench.figures.style import QUIET, class_colour
+from idwbench.page.cases import attention_part
 
 DIGITS = tuple(str(digit) for digit in range(10))
 CLOTHES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
@@ -70,7 +71,7 @@ def test_a_layer_has_its_samples_in_order_and_the_totals_and_largest_attentions_
     width, height = figure.get_size_inches()
     assert height <= width, "all layers are seen at once"
     assert found.count("adds +0.012") == 3  # in the last layer alone
-    assert "answer 0 (probability 0.632)" in found and "target 3" in found
+    assert "answer 0 (probability 0.6321)" in found and "target 3" in found
     tiles = [axes for axes in figure.axes if len(axes.images) == 3]
     np.testing.assert_array_equal(tiles[0].images[1].get_array().ravel(), explained.layers[0].items[1].picture)
     bars, curves = titled(figure, "total attention"), titled(figure, "largest attentions")
@@ -86,7 +87,7 @@ def test_a_mask_draws_probabilities_before_and_after_and_says_what_it_changes():
     heights = [patch.get_height() for patch in titled(figure, "probability: hollow before").patches]
     np.testing.assert_allclose(heights, [*explained.answer.probabilities, *EFFECT.answer.probabilities])
     found = words(figure)
-    assert "without task=fashion_mnist: Ankle boot (probability 0.632)" in found
+    assert "without task=fashion_mnist: Ankle boot (probability 0.6321)" in found
     assert "test mnist: accuracy 45.0 → 96.0 %" in found
     assert_no_words_overlap(figure)
 
@@ -122,7 +123,7 @@ def test_attention_by_class_is_that_of_the_first_wrong_image_in_each_recorded_ne
     right = replace(data, test=replace(data.test, targets=np.zeros(12, np.int64)))
     assert first_wrong_row(right, constant) == 0
 
-    monkeypatch.setattr(explanations, "load_dataset", load_made)
+    monkeypatch.setattr("idwbench.figures.runs.load_dataset", load_made)
     store_recorded(tmp_path / "results.db")
     store_recorded(tmp_path / "results.db", recorded_config(width=4))
     other = store_recorded(tmp_path / "results.db", recorded_config(epochs=1))
@@ -201,6 +202,11 @@ def test_points_are_sized_by_their_shares_and_without_a_recording_the_figure_say
     assert len(figure.axes) == 3
     line = "recorded memories are not drawn: the database has no run of kind 'mlp' with record: true on two_moons"
     assert line in " ".join(words(figure)).replace("\n", " ")
+    with pytest.raises(ConfigError, match="two_moons: the figure needs images"):
+        stored_drawing("attention_by_class", results, runs)
+    part = attention_part(results, runs, None)
+    assert part is not None and part.tables and not part.cases
+    assert part.notes == ("No recorded training is drawn: two_moons: the figure needs images.",)
 
 
 TREES = Columns((Column("width"), Column("kind", ("elm", "oak"), "oak")))

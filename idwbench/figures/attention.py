@@ -1,0 +1,216 @@
+"""What the layers of perceptrons attend to: the attention of one test image by class, and the classes of all inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, PowerNorm
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.image import AxesImage
+from numpy.typing import NDArray
+
+from idwbench.data.dataset import Dataset
+from idwbench.errors import ConfigError, RecordingError
+from idwbench.explanations.explanation import CURVE_SIZE, ClassAttention, Explanation, LayerAttention
+from idwbench.explanations.memory import Outputs, Request, task_names
+from idwbench.figures.explanations import draw_class_bars, draw_class_curves, draw_query
+from idwbench.figures.runs import Selection, first_run
+from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, new_page, seeds_label, write
+from idwbench.figures.tiles import WRONG
+from idwbench.report.frame import Row
+from idwbench.report.labels import count_label
+from idwbench.results.records import StoredRun
+from idwbench.runs.datasets import PartsConfig
+from idwbench.runs.kinds.mlp import MlpConfig
+
+__all__ = ["attended_classes_figure", "attention_by_class_figure", "collect_attention", "first_wrong_row"]
+
+_WIDTH = 10.0  # inches
+_BLOCK, _SIDE = 3.4, 1.5  # inches: height of a block of attention by class, and width of its image
+_MAP = 2.75  # inches: height of a map of classes
+_MOST_PANELS, _MOST_SETTINGS = 4, 2
+_LINE_STYLES = ("-", ":")  # of the parts of the data
+_ARRAY = "attended_classes"
+_COLOURS = LinearSegmentedColormap.from_list("idwbench_shares", [PAPER, class_colour(0), INK])
+
+
+def attention_by_class_figure(selection: Selection) -> Figure:
+    """The largest attentions and the total attention of each class in each layer, for the lowest seed of each setting.
+
+    The test image is the first one of the first part of the data that is answered wrongly.
+
+    Raises:
+        ConfigError: no complete run of kind ``mlp`` on images has a recording.
+    """
+    return _draw_attention_by_class(*collect_attention(selection))
+
+
+def collect_attention(selection: Selection, top: int = 1) -> tuple[list[Explanation], list[str]]:
+    """Return an explained answer to an image of each recorded network, and their data sets and protocols.
+
+    An answer has the `top` training samples with the largest attention of each layer.
+
+    Raises:
+        ConfigError: no complete run of kind ``mlp`` on images has a recording.
+    """
+    sections = selection.sections(selection.of_kind("mlp"))
+    rows = [(section, row) for section in sections for row in section.rows if row.n]
+    rows = [(section, row) for section, row in rows if isinstance(row.model, MlpConfig) and row.model.record]
+    rows = selection.first(rows, _MOST_PANELS, "other setting")
+    panels, missing = [], []
+    for section, row in rows:
+        try:
+            panels.append(_explained(selection, first_run(row), top))
+        except (ConfigError, RecordingError) as error:
+            missing.append(f"{section.config.dataset_label}: {error.problem}")
+    if not panels:
+        raise ConfigError(missing[0] if missing else "no complete run of kind 'mlp' was recorded")
+    selection.leave_out(*missing)
+    return panels, list(dict.fromkeys(section.title for section, _ in rows))
+
+
+def _explained(selection: Selection, run: StoredRun, top: int) -> Explanation:
+    """Return the explained answer; raises `RecordingError` without a recording, `ConfigError` without images."""
+    from idwbench.dual.recording import open_recording
+    from idwbench.explanations.explain import explain_memory
+    from idwbench.explanations.training_data import history_memory
+
+    recording, dataset = open_recording(selection.store, run), selection.dataset(run.config.dataset)
+    if dataset.image_shape is None:
+        raise ConfigError("the figure needs images")
+    memory = history_memory(run.config, recording, dataset)
+    row = first_wrong_row(dataset, memory.outputs)
+    request = Request(f"{run.config.dataset_label}:test:{row}", top=top, load=lambda config, folder: dataset)
+    explained = explain_memory(memory, request)
+    parts = ", ".join(task_names(run.config))  # of the data: sequence (mnist, fashion_mnist)
+    label = f"{run.config.dataset_label} ({parts})" if parts else run.config.dataset_label
+    return replace(explained, model=f"{label} · {explained.model}")
+
+
+def first_wrong_row(dataset: Dataset, outputs: Outputs) -> int:
+    """Return the first test row of the first part of the data that is answered wrongly; the first row if none is."""
+    test = dataset.test
+    wrong = outputs(test.inputs).argmax(1) != test.labels
+    if test.tasks is not None:
+        wrong &= test.tasks == 0
+    return int(np.argmax(wrong))
+
+
+def _draw_attention_by_class(panels: Sequence[Explanation], sources: Sequence[str]) -> Figure:
+    """Return a figure with a block for each answer: the image, and for each layer curves and totals by class."""
+    note = (
+        f"curves: the largest attentions of single slots of each class, at most {CURVE_SIZE}, in decreasing order; "
+        "bars: total attention of each class; those of two data sets side by side, the curves of the second dotted; "
+        "bold: the class that is answered"
+    )
+    figure, body = new_page(_WIDTH, len(panels) * _BLOCK, [note, *sources])
+    parts = body.subfigures(len(panels), 1, squeeze=False)
+    for part, explained in zip(parts[:, 0], panels, strict=True):
+        part.suptitle(explained.model, x=0.01, ha="left", fontsize=11, weight="bold", color=INK)
+        left, right = part.subfigures(1, 2, squeeze=False, width_ratios=(_SIDE, _WIDTH - _SIDE))[0]
+        _draw_answered_query(left.subplots(), explained)
+        grid = right.subplots(2, len(explained.layers), squeeze=False)
+        for (above, below), layer in zip(grid.T, explained.layers, strict=True):
+            shown: Sequence[ClassAttention | LayerAttention] = layer.tasks or (layer,)
+            for one, style in zip(shown, _LINE_STYLES, strict=False):
+                draw_class_curves(above, one.curves, style)
+            above.set_title(layer.name, fontsize=9.5, color=INK, loc="left")
+            totals, tasks = np.stack([one.totals for one in shown]), [one.task for one in layer.tasks]
+            draw_class_bars(below, totals, explained.class_names, explained.answer.label, tasks=tasks)
+    return figure
+
+
+def _draw_answered_query(axes: Axes, explained: Explanation) -> None:
+    draw_query(axes, explained)
+    query, bottom = explained.query, axes.get_ylim()[0]
+    is_wrong = query.label != explained.answer.label
+    lines = [
+        (query.text, QUIET),
+        (f"target {explained.class_name(query.label)}", WRONG if is_wrong else INK),
+        (f"answer {explained.class_name(explained.answer.label)}", INK),
+    ]
+    for number, (text, colour) in enumerate(lines):
+        axes.text(0, bottom + 0.19 * number, text, va="top", fontsize=8.5, color=colour).set_in_layout(False)
+
+
+def attended_classes_figure(selection: Selection) -> Figure:
+    """The share of the test inputs of each class whose largest total attention goes to each class of the training.
+
+    Classes of different parts of the data are apart, and right and wrong answers too; inputs of all seeds together.
+
+    Raises:
+        ConfigError: no complete run of kind ``mlp`` on a joint or sequence data set has these numbers.
+    """
+    rows = [row for section in selection.sections(selection.of_kind("mlp")) for row in section.rows if row.n]
+    known = [(row, counts) for row in rows if (counts := _counts(selection, row))]
+    if not known:
+        hint = "run the sweep dual_parts, or train joint and sequence data sets again"
+        raise ConfigError(f"no complete run on data of several parts has the array {_ARRAY}", hint=hint)
+    if missing := len(rows) - len(known):
+        selection.leave_out(f"{count_label(missing, 'setting')} without several parts or without the array {_ARRAY}")
+    shown = selection.first(known, _MOST_SETTINGS, "other setting")
+    caption = (
+        "row: a class of the test inputs, with right or with wrong answers; column: the class of the training to which "
+        "their largest total attention in the layer goes; colour: share of the inputs of the row, "
+        f"{seeds_label({len(counts) for _, counts in shown})} together; grey: no such input"
+    )
+    figure, body = new_page(_WIDTH, len(shown) * (2 * _MAP + 0.75), [caption])
+    for part, (row, counts) in zip(body.subfigures(len(shown), 1, squeeze=False)[:, 0], shown, strict=True):
+        _draw_attended_classes(part, row, np.sum(counts, axis=0))
+    return figure
+
+
+def _counts(selection: Selection, row: Row) -> list[NDArray[np.float64]]:
+    """Return the numbers of the test inputs of each seed, (2, layers, classes, classes); none without several parts."""
+    if not isinstance(row.config.dataset, PartsConfig):
+        return []
+    stored = [selection.store.load_arrays(run.run_key).get(_ARRAY) for run in row.complete]
+    return [one.astype(np.float64) for one in stored if one is not None]
+
+
+def _draw_attended_classes(part: SubFigure, row: Row, counts: NDArray[np.float64]) -> None:
+    """Draw a map for each layer, that of right answers above that of wrong ones."""
+    dataset, model = row.config.dataset, row.model
+    assert isinstance(dataset, PartsConfig) and isinstance(model, MlpConfig)
+    numbers = counts.sum(-1, keepdims=True)
+    by_answers = np.divide(counts, numbers, out=np.full_like(counts, np.nan), where=numbers > 0)
+    title = f"{row.config.dataset_label} ({', '.join(dataset.of)}) · {model.parameters_label}"
+    part.suptitle(title, x=0.01, ha="left", fontsize=11, weight="bold", color=INK)
+    grid = part.subplots(2, len(model.layer_names), squeeze=False)
+    image = None
+    for line, answers, shares in zip(grid, ("right", "wrong"), by_answers, strict=True):
+        for axes, layer, own in zip(line, model.layer_names, shares, strict=True):
+            image = _draw_map(axes, own, dataset.of)
+            axes.set_title(f"{layer} · {answers} answers", fontsize=9.5, color=INK, loc="left")
+    assert image is not None
+    bar = part.colorbar(image, ax=grid, shrink=0.5, aspect=28, pad=0.01, ticks=[0, 0.05, 0.2, 0.5, 1])
+    bar.ax.set_yticklabels(["0 %", "5 %", "20 %", "50 %", "100 %"])
+    bar.ax.tick_params(labelsize=7.5, colors=QUIET, length=2)
+    bar.outline.set_visible(False)
+
+
+def _draw_map(axes: Axes, shares: NDArray[np.float64], parts: Sequence[str]) -> AxesImage:
+    """Draw shares (classes, classes) with the numbers of the classes, and the names of their parts."""
+    n = len(shares)
+    n_classes = n // len(parts)
+    colours = _COLOURS.with_extremes(bad=RULE)
+    image = axes.imshow(shares, cmap=colours, norm=PowerNorm(0.5, 0, 1), interpolation="nearest")
+    digits = [str(place % n_classes) for place in range(n)]
+    axes.set_xticks(range(n), digits)
+    axes.set_yticks(range(n), digits)
+    axes.tick_params(labelsize=5.5, colors=QUIET, length=0, pad=1.5)
+    for place in range(1, len(parts)):
+        axes.axhline(place * n_classes - 0.5, color=QUIET, linewidth=0.8)
+        axes.axvline(place * n_classes - 0.5, color=QUIET, linewidth=0.8)
+    below: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "top"}
+    beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "center", "rotation": 90}
+    for place, name in enumerate(parts):
+        middle = place * n_classes + (n_classes - 1) / 2
+        write(axes, name, (middle, 0), (0, -11), fontsize=7, color=QUIET, **below)
+        write(axes, name, (0, middle), (-11, 0), fontsize=7, color=QUIET, **beside)
+    axes.spines[:].set(color=RULE)
+    return image
