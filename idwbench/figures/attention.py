@@ -1,4 +1,4 @@
-"""What the layers of perceptrons attend to: the attention of one test image by class, and the classes of all inputs."""
+"""What trained networks attend to: a perceptron to the classes of its training, a sequence network to its source."""
 
 from __future__ import annotations
 
@@ -18,21 +18,31 @@ from idwbench.errors import ConfigError, RecordingError
 from idwbench.explanations.explanation import CURVE_SIZE, ClassAttention, Explanation, LayerAttention
 from idwbench.explanations.memory import Outputs, Request, task_names
 from idwbench.figures.explanations import draw_class_bars, draw_class_curves, draw_query
-from idwbench.figures.runs import Selection, first_run
-from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, new_page, seeds_label, write
+from idwbench.figures.runs import Selection, first_run, row_labels
+from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, new_page, seeds_label, style_axes, write
 from idwbench.figures.tiles import WRONG
 from idwbench.report.frame import Row
 from idwbench.report.labels import count_label
+from idwbench.report.summaries import Section
 from idwbench.results.records import StoredRun
+from idwbench.runs.dataset_base import SequencePairsConfig
 from idwbench.runs.datasets import PartsConfig
 from idwbench.runs.kinds.mlp import MlpConfig
+from idwbench.runs.kinds.sequence_to_sequence import SequenceToSequenceConfig
 
-__all__ = ["attended_classes_figure", "attention_by_class_figure", "collect_attention", "first_wrong_row"]
+__all__ = [
+    "alignment_figure",
+    "attended_classes_figure",
+    "attention_by_class_figure",
+    "collect_attention",
+    "first_wrong_row",
+]
 
 _WIDTH = 10.0  # inches
 _BLOCK, _SIDE = 3.4, 1.5  # inches: height of a block of attention by class, and width of its image
 _MAP = 2.75  # inches: height of a map of classes
-_MOST_PANELS, _MOST_SETTINGS = 4, 2
+_ALIGNMENT = 2.35  # inches: of an alignment with its labels
+_MOST_PANELS, _MOST_SETTINGS, _MOST_COLUMNS = 4, 2, 4
 _LINE_STYLES = ("-", ":")  # of the parts of the data
 _ARRAY = "attended_classes"
 _COLOURS = LinearSegmentedColormap.from_list("idwbench_shares", [PAPER, class_colour(0), INK])
@@ -214,3 +224,61 @@ def _draw_map(axes: Axes, shares: NDArray[np.float64], parts: Sequence[str]) -> 
         write(axes, name, (0, middle), (-11, 0), fontsize=7, color=QUIET, **beside)
     axes.spines[:].set(color=RULE)
     return image
+
+
+def alignment_figure(selection: Selection) -> Figure:
+    """Weights of the source's letters for each letter that a network writes; a row for each data set.
+
+    The source is the longest that the first network of a row writes right, the first of these of the test data; the
+    networks are those of the lowest seed.
+
+    Raises:
+        ConfigError: no run of this kind with a look-up is complete.
+    """
+    sections = selection.sections(selection.of_kind("sequence_to_sequence"))
+    looked_up = [(one, [row for row in one.rows if row.n and row.model.method != "context_vector"]) for one in sections]
+    looked_up = [(one, rows) for one, rows in looked_up if rows]
+    if not looked_up:
+        raise ConfigError("one context vector has no alignment, and no other run is complete")
+    shown = [
+        (one, selection.first(rows, _MOST_COLUMNS, "other model"))
+        for one, rows in selection.first(looked_up, _MOST_PANELS, "other data set or protocol")
+    ]
+    columns = max(len(rows) for _, rows in shown)
+    caption = (
+        "rows: the letters that the network writes, and the end; columns: the letters that it reads; "
+        "black is weight 1; in percent the mean weight of the right letters over all test data"
+    )
+    figure, body = new_page(max(columns, 2) * _ALIGNMENT, len(shown) * (_ALIGNMENT + 0.2), [caption])
+    grid = body.subplots(len(shown), columns, squeeze=False)
+    for line, (section, rows) in zip(grid, shown, strict=True):
+        _draw_alignments(line, selection, section, rows)
+    return figure
+
+
+def _draw_alignments(line: Sequence[Axes], selection: Selection, section: Section, rows: Sequence[Row]) -> None:
+    """Draw the alignments of the models of one data set."""
+    from idwbench.models.sequence_to_sequence import sequence_model_from_arrays
+
+    config = section.config.dataset
+    assert isinstance(config, SequencePairsConfig)
+    models = []
+    for row in rows:
+        assert isinstance(row.model, SequenceToSequenceConfig)
+        arrays = selection.store.load_arrays(first_run(row).run_key)
+        models.append(sequence_model_from_arrays(row.model, config, arrays))
+    task, inputs = models[0].task, selection.dataset(config).test.inputs.astype(np.int64)
+    texts = sorted((task.source.decode(source) for source in inputs.tolist()), key=len, reverse=True)
+    text = next((text for text in texts if models[0].write(text).text == task.answer(text)), texts[0])
+    for axes, row, label, model in zip(line, rows, row_labels(rows), models, strict=False):
+        written = model.write(text)
+        assert written.weights is not None
+        axes.imshow(written.weights, cmap="Greys", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+        axes.set_xticks(range(len(text)), [*text])
+        axes.set_yticks(range(len(written.weights)), [*written.text, "end"][: len(written.weights)])
+        style_axes(axes, has_grid=False)
+        alignment = 100 * (first_run(row).metric("alignment") or 0.0)
+        axes.set_title(f"{label}\n{alignment:.0f} %", fontsize=9, color=INK)
+    line[0].set_ylabel(section.config.dataset_label, fontsize=10, color=INK)
+    for axes in line[len(rows) :]:
+        axes.set_axis_off()

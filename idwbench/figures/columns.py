@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from idwbench.data.columns import Columns
@@ -39,15 +38,20 @@ def columns_figure(selection: Selection) -> Figure:
     dataset = selection.dataset(section.config.dataset)
     if dataset.columns is None or not dataset.class_names:
         raise ConfigError(f"the figure needs a table of classes; {dataset_label(dataset.config)} is none")
-    models = selection.models(section)
-    chosen = [model for model in models if model.has_points]
-    others = ", ".join(dict.fromkeys(model.row.model.method for model in models if not model.has_points))
-    if not chosen:
-        raise ConfigError(f"the keys of {others} are directions, not points")
-    selection.leave_out(f"{others}, whose keys are directions, not points" if others else "")
-    shown = selection.first(chosen, _MOST_MODELS, "other setting")
+    models = selection.first(selection.point_models(section), _MOST_MODELS, "other setting")
+    columns, order = dataset.columns, telling_features(dataset.train.inputs, dataset.train.labels)
+    pair = [place for place in order.tolist() if not columns.is_category[place]][:2]
     legend = [legend_mark("s", 8, name, color=class_colour(n)) for n, name in enumerate(dataset.class_names)]
-    return _draw(shown, [model.title(section.metric) for model in shown], dataset, legend, section.title)
+    figure, body = new_page(_WIDTH, len(models) * _HEIGHT, [_NOTE, section.title], legend)
+    for part, model in zip(body.subfigures(len(models), 1, squeeze=False)[:, 0], models, strict=True):
+        part.suptitle(model.title(section.metric), x=0.01, ha="left", fontsize=10.5, weight="bold", color=INK)
+        left, right = part.subplots(1, 2, width_ratios=(_LINES, _WIDTH - _LINES))
+        _draw_lines(left, model, np.sort(order[:_MOST_FEATURES]), columns)
+        if len(pair) == 2:
+            _draw_pair(right, model, dataset, pair, columns)
+        else:
+            right.set_axis_off()
+    return figure
 
 
 def telling_features(inputs: NDArray[np.floating], labels: NDArray[np.int64]) -> NDArray[np.intp]:
@@ -56,26 +60,6 @@ def telling_features(inputs: NDArray[np.floating], labels: NDArray[np.int64]) ->
     between = np.var([rows.mean(0) for rows in classes], axis=0)
     within = np.mean([rows.var(0) for rows in classes], axis=0)
     return np.argsort(-between / np.maximum(within, 1e-12), kind="stable")
-
-
-def _draw(
-    models: Sequence[Model], titles: Sequence[str], dataset: Dataset, legend: Sequence[Line2D], source: str
-) -> Figure:
-    columns = dataset.columns
-    assert columns is not None
-    order = telling_features(dataset.train.inputs, dataset.train.labels)
-    pair = [place for place in order.tolist() if not columns.is_category[place]][:2]
-    figure, body = new_page(_WIDTH, len(models) * _HEIGHT, [_NOTE, source], legend)
-    parts = body.subfigures(len(models), 1, squeeze=False)[:, 0]
-    for part, model, title in zip(parts, models, titles, strict=True):
-        part.suptitle(title, x=0.01, ha="left", fontsize=10.5, weight="bold", color=INK)
-        left, right = part.subplots(1, 2, width_ratios=(_LINES, _WIDTH - _LINES))
-        _draw_lines(left, model, np.sort(order[:_MOST_FEATURES]), columns)
-        if len(pair) == 2:
-            _draw_pair(right, model, dataset, pair, columns)
-        else:
-            right.set_axis_off()
-    return figure
 
 
 def _draw_lines(axes: Axes, model: Model, shown: NDArray[np.intp], columns: Columns) -> None:

@@ -1,8 +1,8 @@
-"""Metrics over seeds: against the epoch or step of the training, and against the number of learned prototypes."""
+"""Metrics over seeds against the epoch or step of the training, the number of prototypes, and the length of sources."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -19,15 +19,22 @@ from idwbench.figures.runs import Selection, best_rows, row_labels
 from idwbench.figures.style import CLASS_COLOURS, QUIET, class_colour, method_colour
 from idwbench.report.frame import Row
 from idwbench.report.labels import constants_title, count_label, metric_label, sortable, varying_settings
-from idwbench.report.summaries import Section
+from idwbench.report.summaries import Section, section_headers
+from idwbench.runs.dataset_base import SequencePairsConfig
 from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.metrics import HEADLINES, LAYER_STATISTICS
 from idwbench.runs.protocol import Protocol
 from idwbench.runs.results import CurvePoint
 
-__all__ = ["collect_curves", "curves_figure", "layer_statistics_figure", "prototypes_needed_figure"]
+__all__ = [
+    "accuracy_by_length_figure",
+    "collect_curves",
+    "curves_figure",
+    "layer_statistics_figure",
+    "prototypes_needed_figure",
+]
 
-_MOST_SECTIONS, _MOST_COLUMNS, _MOST_LINES, _MOST_LAYERS = 4, 4, 10, 5
+_MOST_PANELS, _MOST_LINES, _MOST_LAYERS = 4, 10, 5
 _AXES = {
     "score_variance": Axis("variance of scores", base=10),
     "weight_entropy": Axis("entropy in nats"),
@@ -61,10 +68,10 @@ def collect_curves(selection: Selection) -> tuple[list[PanelRow], str]:
     points = selection.store.load_curves([run.run_key for run in selection.runs if run.state == "complete"])
     kinds = {run.config.model.kind for run in selection.runs if points.get(run.run_key)}
     sections = selection.sections([run for run in selection.runs if run.config.model.kind in kinds])
-    if more := sections[_MOST_SECTIONS:]:
+    if more := sections[_MOST_PANELS:]:
         others = count_label(len(more), "other data set or protocol")
         selection.leave_out(f"{others}, beginning with {more[0].title}")
-    sections = sections[:_MOST_SECTIONS]
+    sections = sections[:_MOST_PANELS]
     rows = [row for section in sections for row in _rows(selection, section, points, has_heading=len(sections) > 1)]
     if not rows:
         raise ConfigError("no run to draw has a learning curve")
@@ -79,8 +86,8 @@ def _rows(selection: Selection, section: Section, points: Points, *, has_heading
         shown = f"{omitted[0]}{', …' if omitted[1:] else ''}"
         selection.leave_out(f"{count_label(len(omitted), 'setting')} ({shown})")
     counts = sorted({row.model.prototypes for row in models})
-    if counts[_MOST_COLUMNS:]:
-        selection.leave_out(f"{', '.join(map(str, counts[_MOST_COLUMNS:]))} prototypes")
+    if counts[_MOST_PANELS:]:
+        selection.leave_out(f"{', '.join(map(str, counts[_MOST_PANELS:]))} prototypes")
     metric = HEADLINES[section.config.dataset.task]
     label = f"test {metric_label(metric.name).replace(' (lower is better)', '')}"
     rows: list[PanelRow] = []
@@ -89,7 +96,7 @@ def _rows(selection: Selection, section: Section, points: Points, *, has_heading
         (("train", "loss"), Axis("training loss", base=10)),
     ):
         panels = []
-        for count in counts[:_MOST_COLUMNS]:
+        for count in counts[:_MOST_PANELS]:
             title = count_label(count, "prototype") if count else "without prototypes" if any(counts) else ""
             chosen = [row for row in models if row.model.prototypes == count and _label(row.model) in styles]
             panels.append(Panel(title, [line for row in chosen for line in _curves(row, points, which, styles)]))
@@ -236,3 +243,34 @@ def _answer(learned: Sequence[Line], limit: float, higher_is_better: bool) -> st
         enough = x[means >= limit if higher_is_better else means <= limit]
         words.append(f"{line.label}: {f'{enough[0]:g}' if enough.size else 'none of these'}")
     return "fewest prototypes whose mean is at least as good as with all data: " + "; ".join(words)
+
+
+def accuracy_by_length_figure(selection: Selection) -> Figure:
+    """Exact match against the length of the source, over seeds; one panel for each data set.
+
+    Raises:
+        ConfigError: no run of this kind is complete.
+    """
+    sections = selection.sections(selection.of_kind("sequence_to_sequence"))
+    rows = [(section, row) for section in sections for row in section.rows if row.n]
+    labels = row_labels([row for _, row in rows])
+    styles = lines.place_styles(selection.first([*dict.fromkeys(labels)], _MOST_LINES, "other model"))
+    panels = []
+    for header, section in zip(section_headers(sections), sections, strict=True):
+        config = section.config.dataset
+        assert isinstance(config, SequencePairsConfig)
+        own = [(row, label) for (of, row), label in zip(rows, labels, strict=True) if of is section and label in styles]
+        points = (point for row, label in own for point in _by_length(selection, row, label))
+        panels.append(Panel(f"{header} ({config.shortest} to {config.longest})", lines.lines_of(points, styles)))
+    shown = selection.first(panels, _MOST_PANELS, "other data set or protocol")
+    x, y = Axis("letters of the source"), Axis("exact match in %", percent=True, limits=(-2, 102))
+    caption = ["in brackets the lengths of the training"]
+    return lines.draw_rows([PanelRow("", y, shown)], x, caption, shared=True, height=2.6)
+
+
+def _by_length(selection: Selection, row: Row, label: str) -> Iterator[tuple[str, float, int, float]]:
+    """Yield the exact match of the seeds of a model by length."""
+    for run in row.complete:
+        arrays = selection.store.load_arrays(run.run_key)
+        for length, value in zip(arrays["lengths"], arrays["exact_match_by_length"], strict=True):
+            yield label, float(length), run.config.seed, float(value)

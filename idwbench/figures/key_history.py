@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -45,29 +44,16 @@ _PLANE_CAPTION = (
 Floats = NDArray[np.floating]
 
 
-@dataclass(frozen=True)
-class _Attention:
-    """What a recorded network attends to.
-
-    Attributes:
-        captions: Sentences on the network, or on what is missing.
-        dataset: Its data, whose scaling may differ from that of the keys.
-        layers: The attention of the first and last layer by name, (test rows, training rows).
-    """
+class _Attention(NamedTuple):
+    """Captions on a recorded network, its data, and the attention (test, training rows) of its first and last layer."""
 
     captions: tuple[str, ...]
     dataset: Dataset
     layers: Mapping[str, Floats]
 
 
-@dataclass(frozen=True)
-class _Moved:
-    """The keys of one model that are drawn, with their history.
-
-    Attributes:
-        chosen: The keys to draw, sorted by class.
-        typical: For each of them the test row nearest to it.
-    """
+class _Moved(NamedTuple):
+    """A model with the history of its keys; the keys to draw, by class, and for each of these the nearest test row."""
 
     model: Model
     dataset: Dataset
@@ -120,12 +106,13 @@ def _attention(selection: Selection, dataset: Dataset, queries: Floats) -> _Atte
 
     It was trained on the same data set.
     """
-    name, problems = dataset.config.name, []
+    name = dataset.config.name
+    problem = f"the database has no run of kind 'mlp' with record: true on {name}"
     complete = selection.store.find_runs(states=["complete"])
     runs = [run for run in complete if run.config.model.kind == "mlp" and run.config.dataset.name == name]
     for run in sorted(runs, key=lambda run: run.config.seed):
         try:
-            own = dataset if run.config.dataset == dataset.config else selection.dataset(run.config.dataset)
+            own = selection.dataset(run.config.dataset)
             if own.class_names == dataset.class_names and own.n_features == dataset.n_features:
                 layers = _layer_attention(selection, run, own, queries)
                 protocol = f"{run.config.protocol.optimizer}, {run.config.protocol.epochs} epochs"
@@ -133,9 +120,8 @@ def _attention(selection: Selection, dataset: Dataset, queries: Floats) -> _Atte
                 network = f"{run.config.model.label} · {protocol} · seed {run.config.seed} · {accuracy}"
                 return _Attention((_MEMORY_CAPTION, network), own, layers)
         except IdwbenchError as error:
-            problems.append(str(error))
-    problems.append(f"the database has no run of kind 'mlp' with record: true on {name}")
-    return _Attention((f"recorded memories are not drawn: {problems[0]}",), dataset, {})
+            problem = str(error)
+    return _Attention((f"recorded memories are not drawn: {problem}",), dataset, {})
 
 
 def _layer_attention(selection: Selection, run: StoredRun, dataset: Dataset, queries: Floats) -> dict[str, Floats]:

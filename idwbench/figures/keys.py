@@ -6,7 +6,7 @@ The keys of networks' heads are in feature space: they are shown as the training
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -48,8 +48,7 @@ _NETWORK_NOTE = (
 Indices = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class KeysPanel:
+class KeysPanel(NamedTuple):
     """The `keys` (prototypes, features), in the data's own units, and `values` (prototypes, classes) of one model."""
 
     title: str
@@ -63,19 +62,19 @@ def keys_figure(selection: Selection) -> Figure:
     Raises:
         ConfigError: no complete run, or the inputs are not images of classes.
     """
-    section, dataset, models = _image_models(selection)
+    section, dataset = _image_section(selection)
     panels = []
-    for model in models:
+    for model in selection.models(section):
         keys = dataset.scaling.invert(model.keys) if model.has_points else model.keys
         panels.append(KeysPanel(model.title(section.metric), keys, model.values))
     active = active_pixels(dataset.train.inputs)
     return draw_keys(panels, _image_shape(dataset), dataset.class_names, source=section.title, active=active)
 
 
-def _image_models(selection: Selection) -> tuple[Section, Dataset, list[Model]]:
-    """Return the first section, its data set, and its models.
+def _image_section(selection: Selection) -> tuple[Section, Dataset]:
+    """Return the first section of images, and its data set.
 
-    They are prototype networks, or without any the baselines that have keys: k-means, class means, ….
+    It is of prototype networks, or without any of the baselines that have keys: k-means, class means, ….
 
     Raises:
         ConfigError: no complete run, or the inputs are not images of classes.
@@ -86,9 +85,9 @@ def _image_models(selection: Selection) -> tuple[Section, Dataset, list[Model]]:
     if has_networks or not any(run.state == "complete" for run in chosen):
         chosen = selection.of_kind()
     section = selection.first_section(chosen)
-    models, dataset = selection.models(section), selection.dataset(section.config.dataset)
+    dataset = selection.dataset(section.config.dataset)
     _image_shape(dataset)
-    return section, dataset, models
+    return section, dataset
 
 
 def _image_shape(dataset: Dataset) -> tuple[int, int]:
@@ -161,14 +160,10 @@ def keys_nearest_figure(selection: Selection) -> Figure:
     Raises:
         ConfigError: no complete run, the inputs are not images of classes, or no method has points as keys.
     """
-    section, dataset, models = _image_models(selection)
-    chosen = [model for model in models if model.has_points]
-    others = ", ".join(dict.fromkeys(model.row.model.method for model in models if not model.has_points))
-    if not chosen:
-        raise ConfigError(f"the keys of {others} are directions, not points")
-    selection.leave_out(f"{others}, whose keys are directions, not points" if others else "")
-    has_space = len(chosen) <= _MANY or max(map(len, dataset.class_names)) > _SHORT
-    grids = [_keys_grid(model, model.title(section.metric), dataset, 10 if has_space else 20) for model in chosen]
+    section, dataset = _image_section(selection)
+    models = selection.point_models(section)
+    has_space = len(models) <= _MANY or max(map(len, dataset.class_names)) > _SHORT
+    grids = [_keys_grid(model, model.title(section.metric), dataset, 10 if has_space else 20) for model in models]
     return draw_tile_grids(grids, [_NOTE, SCALE_CAPTION, _ACTIVE_NOTE, section.title])
 
 

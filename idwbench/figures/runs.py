@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.attention.scores import get_method
+from idwbench.attention.scores import METHODS, get_method
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError
@@ -61,7 +61,7 @@ class Model:
     def has_points(self) -> bool:
         """Whether the keys are points among the inputs; those of dot products are directions, without units."""
         model = self.row.model
-        return model.kind in _BASELINES or get_method(model.method).has_points
+        return model.kind in _BASELINES or (model.method in METHODS and METHODS[model.method].has_points)
 
     def title(self, metric: str) -> str:
         """Return method, parameters, seed and the test metric over seeds: ``idw · p=2, ε=0.001 · seed 0 · …``."""
@@ -153,6 +153,20 @@ class Selection:
         if not all(row.model.kind in _BASELINES for row in rows):
             rows = self._registered(rows)
         return [Model(row, run, self.arrays(run.run_key)) for row in rows for run in [first_run(row)]]
+
+    def point_models(self, section: Section) -> list[Model]:
+        """Return those of `models` whose keys are points; the others are left out.
+
+        Raises:
+            ConfigError: see `models`, or the keys of all are directions.
+        """
+        models = self.models(section)
+        points = [model for model in models if model.has_points]
+        others = ", ".join(dict.fromkeys(model.row.model.method for model in models if not model.has_points))
+        if not points:
+            raise ConfigError(f"the keys of {others} are directions, not points")
+        self.leave_out(f"{others}, whose keys are directions, not points" if others else "")
+        return points
 
     def _registered(self, complete: list[Row]) -> list[Row]:
         """Return the rows whose method is registered in the version that was trained."""

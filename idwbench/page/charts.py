@@ -129,7 +129,7 @@ def _curve_chart(
     kind = {"type": "log"} if logarithmic and domain[0] > 0 else {"zero": False}
     scale = alt.Scale(**kind, domain=list(domain), nice=False)
     axis = alt.Axis(title=None, tickCount=5, format="~r")
-    epochs = alt.Axis(title="epoch", values=_ticks(curves), format="d")
+    epochs = alt.Axis(title="epoch", tickCount=6, tickMinStep=1, format="d")
     base = (
         _base(rows)
         .transform_flatten([*"emlhsn"])
@@ -231,15 +231,6 @@ def _colour(field: str, domain: Sequence[Any], colours: Sequence[str]) -> Any:
 
 def _tooltip(titles: Mapping[str, str]) -> list[Any]:
     return [alt.Tooltip(field, title=title) for field, title in titles.items()]
-
-
-def _ticks(curves: Sequence[Line]) -> list[int]:
-    """Return whole numbers of epochs, evenly spaced."""
-    from matplotlib.ticker import MaxNLocator
-
-    low, high = (function([function(curve.x) for curve in curves]) for function in (min, max))
-    found = MaxNLocator(nbins=6, integer=True).tick_values(low, high)
-    return [int(number) for number in found if low <= number <= high]
 
 
 def _points(line: Line, factor: float) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -128,11 +127,7 @@ def table_data(table: Table) -> dict[str, Any]:
 
 def size_of(part: Part) -> int:
     """Return about how many characters the section takes in the page."""
-    content = [chart.spec for panels in part.panels for chart in panels.charts]
-    content += [grid.chart.spec if grid.chart is not None else grid.data or {} for grid in part.grids]
-    content += [table_data(table) for table in part.tables]
-    pictures = sum(len(picture.source) for case in part.cases for picture in case.pictures)
-    return pictures + sum(len(json.dumps(item, separators=(",", ":"), ensure_ascii=False)) for item in content)
+    return len(repr((part.panels, part.grids, part.cases, [table_data(table) for table in part.tables])))
 
 
 def sentences(lines: Sequence[str]) -> tuple[str, ...]:
