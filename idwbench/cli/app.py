@@ -59,7 +59,18 @@ _FORMER = {
 }
 
 
-class OneLineCommand(TyperCommand):
+class _PlainFlags:
+    """Help of a command or group that names no type of flags."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        for parameter in self.get_params(ctx):  # type: ignore[attr-defined]
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+        super().format_help(ctx, formatter)  # type: ignore[misc]
+
+
+class OneLineCommand(_PlainFlags, TyperCommand):
     """A command whose errors are one line on stderr, without a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -75,7 +86,7 @@ class OneLineCommand(TyperCommand):
             raise typer.Exit(1) from None
 
 
-class OneLineGroup(TyperGroup):
+class OneLineGroup(_PlainFlags, TyperGroup):
     """A group of commands, each imported when it is used, whose usage errors are one line on stderr."""
 
     places: ClassVar[Mapping[str, str]] = COMMANDS
@@ -138,7 +149,7 @@ app = typer.Typer(
 @app.callback()
 def options(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", metavar="", help="Print the version and exit.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     """Train, sweep, report, explain and patch prototype attention: small models that can be read and repaired."""
     if version:

@@ -127,8 +127,6 @@ def declared(command: Callable[..., None], name: str, own: Mapping[str, Any]) ->
             generated = {one.name for one in options}
             continue
         if declaration := known.get(f"{name}.{parameter.name}", known.get(parameter.name)):
-            if parameter.annotation is bool:
-                declaration.metavar = ""  # help names no type of a flag
             parameter = parameter.replace(annotation=Annotated[parameter.annotation, declaration])
         parameters.append(parameter)  # without a declaration it is Typer's own, such as the context
         if parameter.name == "data_dir":
