@@ -30,6 +30,11 @@ def learned_tensors(method, n_features, dtype=torch.float64, **given):
     return {name: torch.from_numpy(array).to(dtype) for name, array in arrays.items()}
 
 
+def random(*shape, seed=0, dtype=torch.float64):
+    """Return a tensor of normal numbers."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
 def tensors_in(given):
     """Return a mapping with a tensor in place of each {shape: …}, see `arrays_in`."""
     arrays = arrays_in(given)

@@ -1,60 +1,37 @@
 """The main job on real images: train and patch."""
 
-import contextlib
-import dataclasses
-import functools
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from array_models import saved_array_model
+from engine_runs import train_run
 
-from idwbench.cli.app import app
-from idwbench.data import loading
+from idwbench import load_model, run_config
 from idwbench.data.dataset import Split
+from idwbench.data.loading import load_dataset
 from idwbench.models.inputs import PatchLine
-from idwbench.models.model_file import load_model
 from idwbench.models.repair import repair
-from idwbench.runs.datasets import parse_dataset
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def mnist(data_dir):
-    """The first real images, read once: what loads data sets while this file runs is given the same."""
-
-    load = loading.load_dataset
-
-    @functools.cache
-    def loaded(config):
-        found = load(config)
-        train = Split(found.train.inputs[:12_000], found.train.labels[:12_000])
-        test = Split(found.test.inputs[:2_000], found.test.labels[:2_000])
-        return dataclasses.replace(found, train=train, test=test)
-
-    with pytest.MonkeyPatch.context() as patched:
-        for module in ("data.loading", "models.inputs", "models.repair", "figures.runs"):
-            patched.setattr(f"idwbench.{module}.load_dataset", lambda config, data_dir=None: loaded(config))
-        yield loaded(parse_dataset("mnist"))
+@pytest.fixture
+def mnist(data_dir, monkeypatch):
+    """The first real images, also for what loads the data set of the model."""
+    config = run_config("mnist", prototypes=20, epochs=1, batch_size=16, learning_rate=0.1)
+    whole = load_dataset(config.dataset, data_dir)
+    train = Split(whole.train.inputs[:12_000], whole.train.labels[:12_000])
+    test = Split(whole.test.inputs[:2_000], whole.test.labels[:2_000])
+    first = replace(whole, train=train, test=test)
+    for module in ("inputs", "repair"):
+        monkeypatch.setattr(f"idwbench.models.{module}.load_dataset", lambda config, data_dir=None: first)
+    return config, first
 
 
-@pytest.fixture(scope="module")
-def folder(mnist, tmp_path_factory):
-    """A folder in which an `idw` model was trained on MNIST for one epoch."""
-    folder = tmp_path_factory.mktemp("mnist")
-    words = "train --dataset mnist --prototypes 20 -o model.pt --epochs 1 --batch-size 16 --learning-rate 0.1"
-    with contextlib.chdir(folder):
-        result = CliRunner().invoke(app, words.split())
-    assert result.exit_code == 0, result.output
-    return folder
-
-
-@pytest.fixture(scope="module")
-def model(folder):
-    return load_model(folder / "model.pt")
-
-
-def test_wrong_answers_come_right_for_their_surroundings_and_hardly_any_other_changes(model, mnist, tmp_path):
+def test_wrong_answers_come_right_for_their_surroundings_and_hardly_any_other_changes(mnist, tmp_path):
+    config, mnist = mnist
+    model = saved_array_model(config, mnist, train_run(config, mnist).arrays)
     predicted = model.outputs(mnist.test.inputs).argmax(1)
     assert (predicted == mnist.test.labels).mean() > 0.6
     wrong = np.flatnonzero(predicted != mnist.test.labels)

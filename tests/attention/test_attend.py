@@ -6,7 +6,7 @@ from inspect import unwrap  # the tests check annotations themselves
 import numpy as np
 import pytest
 import torch
-from array_models import learned_tensors, tensors_in
+from array_models import learned_tensors, random, tensors_in
 from case_tables import case_table
 from scipy.optimize import brentq
 from scipy.special import softmax
@@ -16,11 +16,6 @@ from idwbench.attention.forward import apply_weighting
 from idwbench.attention.scores import METHODS
 from idwbench.attention.weightings import WEIGHTINGS
 from idwbench.errors import ConfigError
-
-
-def random(*shape, seed=0):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
 
 INPUTS, KEYS, VALUES = random(2, 5, 3), random(2, 4, 3, seed=1), random(2, 4, 2, seed=2)
 ADDITIVE = {"method": "additive", **learned_tensors("additive", 3)}

@@ -7,7 +7,7 @@ from itertools import product
 import jaxtyping
 import pytest
 import torch
-from array_models import tensors_in
+from array_models import random, tensors_in
 from case_tables import case_table
 from torch.func import functional_call, grad, vmap
 
@@ -15,10 +15,6 @@ from idwbench import MultiheadAttention, SelfAttention
 from idwbench.attention import sequences
 
 E, H, L, S, N = 8, 2, 5, 6, 3
-
-
-def random(*shape, dtype=torch.float64, seed=0):
-    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
 
 
 def twins(**arguments):

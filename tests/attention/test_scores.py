@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from array_models import learned_tensors
+from array_models import learned_tensors, random
 from case_tables import case_table
 from scipy.special import softmax
 from torch.autograd import gradcheck
@@ -185,13 +185,9 @@ EVERYTHING = [
 ]
 
 
-def drawn(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
 def pairs(heads=2):
     """Return queries (2, heads, 3, 4) and keys (2, heads, 5, 4)."""
-    return drawn(2, heads, 3, 4), drawn(2, heads, 5, 4, seed=1)
+    return random(2, heads, 3, 4), random(2, heads, 5, 4, seed=1)
 
 
 def disturbed(module):
@@ -199,7 +195,7 @@ def disturbed(module):
     module = module.double()
     with torch.no_grad():
         for seed, parameter in enumerate(module.parameters()):
-            parameter += 0.3 * drawn(*parameter.shape, seed=seed)
+            parameter += 0.3 * random(*parameter.shape, seed=seed)
     return module
 
 
@@ -253,7 +249,7 @@ def test_first_normalised_queries_and_keys_have_the_mean_square_1(norm):
 def test_attention_in_linear_memory_is_that_of_the_weights(method, settings):
     """The fused function of PyTorch and parts of the queries, with gradients of the learned numbers."""
     score = disturbed(LearnedScore(MethodScore(method), 4, 2, **settings))
-    attention, (queries, keys), values = SequenceAttention(score), pairs(), drawn(2, 2, 5, 3, seed=2)
+    attention, (queries, keys), values = SequenceAttention(score), pairs(), random(2, 2, 5, 3, seed=2)
     expected, weights = attention.with_weights(queries, keys, values, Masks())
     torch.testing.assert_close(weights, score(queries, keys).softmax(-1))
     output = attention.without_weights(queries, keys, values, Masks())
@@ -270,7 +266,7 @@ def test_attention_in_linear_memory_is_that_of_the_weights(method, settings):
 @pytest.mark.parametrize("settings", [{"learned_power": True}, {"learned_temperature": True}])
 def test_hits_with_epsilon_0_share_the_weight_and_no_gradient_is_nan(settings):
     score = LearnedScore(MethodScore("idw", {"epsilon": 0.0}), 4, 2, **settings).double()
-    keys = drawn(1, 2, 3, 4)
+    keys = random(1, 2, 3, 4)
     output = SequenceAttention(score).without_weights(keys, keys, keys, Masks())
     torch.testing.assert_close(output, keys)
     output.square().sum().backward()

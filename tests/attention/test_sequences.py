@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from array_models import SCORE_SETTINGS
+from array_models import SCORE_SETTINGS, random
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -21,10 +21,6 @@ SETTINGS = [setting for setting in SCORE_SETTINGS if setting[0] != "fc_relu"]
 # Those that PyTorch's fused function does not compute.
 CHUNKED = [setting for setting in SETTINGS if setting[0] in ("gaussian", "inv_dist", "idw")]
 CHUNKED += [("neg_dist", {"power": 1.0}), ("additive", {})]
-
-
-def random(*shape, seed=0):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 def make_layer(score, parameters, **arguments):

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from array_models import random
 from case_tables import case_table
 from recorded import N_TRAIN, RecordedTraining
 from torch import nn
@@ -182,10 +183,6 @@ LAYERS = ("lstm.input", "lstm.recurrent")
 BIASES = ("bias_ih_l0", "bias_hh_l0")
 
 
-def random(*shape, dtype=torch.float32):
-    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(0))
-
-
 def step_of(lstm, inputs, above):
     """Return the keys and gradients of the layers in one step, one row for each slot."""
     taken: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
@@ -229,9 +226,9 @@ def test_states_that_are_not_numbers_give_no_numbers_and_a_gate_that_is_shut_no_
     assert gate_gradients(lstm, inputs, states, above).isnan().all()
     with torch.no_grad():
         lstm.bias_ih_l0[15:] = -1000  # the output gate is exactly 0
-        states = lstm(random(2, 4, 3))[0]
+        states = lstm(random(2, 4, 3, dtype=torch.float32))[0]
     assert not states.any()
-    assert not gate_gradients(lstm, random(2, 4, 3), states, above).any()
+    assert not gate_gradients(lstm, random(2, 4, 3, dtype=torch.float32), states, above).any()
 
 
 @pytest.mark.parametrize(
