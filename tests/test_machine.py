@@ -28,15 +28,12 @@ from idwbench.runs.datasets import parse_dataset
 from idwbench.training.selection import check_run_memory
 
 
-def test_what_controls_a_terminal_is_escaped_and_writing_is_not():
+def test_control_characters_are_escaped_writing_is_not_and_json_stays_json():
     controls = "\x1b[31mred\x07\r\0 a\u202eb\u2066 \x7f\x9b\x85\u2028 \ud800 \U000e0041"
     shown = r"\x1b[31mred\x07\r\x00 a\u202eb\u2066 \u007f\u009b\u0085\u2028 \ud800 \udb40\udc41"
     assert printable(controls) == shown
     writing = "p=2, ε=0.001 · ± 1\n\tb می\u200cخواهم\u3000日本\u00a0"
     assert printable(writing) == writing
-
-
-def test_no_control_character_of_unicode_passes_and_json_stays_json():
     characters = map(chr, range(sys.maxunicode + 1))
     odd = "".join(char for char in characters if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp", "Zs"))
     assert printable(odd, kept="").isprintable()
@@ -123,13 +120,6 @@ def test_a_full_disk_is_found_among_the_causes_of_an_error(tmp_path):
     assert "a file of the training: cannot be written" in str(full_disk_error(OSError(errno.EDQUOT, "over quota", 7)))
 
 
-def test_a_file_larger_than_the_memory_is_not_read(tmp_path):
-    with (tmp_path / "sparse").open("wb") as file:
-        file.truncate(2**42)
-    with pytest.raises(PatchError, match=r"sparse needs 4\.4 TB of memory, and .* are free"):
-        read_file(tmp_path / "sparse", PatchError)
-
-
 def test_a_new_file_follows_the_umask_and_a_replaced_one_keeps_its_permissions(tmp_path):
     before = os.umask(0o027)
     try:
@@ -143,8 +133,12 @@ def test_a_new_file_follows_the_umask_and_a_replaced_one_keeps_its_permissions(t
     assert stat.S_IMODE((tmp_path / "private").stat().st_mode) == 0o600
 
 
-def test_what_is_read_must_be_a_file(tmp_path):
+def test_what_is_read_must_be_a_file_that_fits_into_memory(tmp_path):
     os.mkfifo(tmp_path / "pipe")
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(2**42)
+    with pytest.raises(PatchError, match=r"sparse needs 4\.4 TB of memory, and .* are free"):
+        read_file(tmp_path / "sparse", PatchError)
     (tmp_path / "file").write_bytes(b"content")
     assert read_file(tmp_path / "file", PatchError) == b"content"
     assert file_sha256(tmp_path / "file", PatchError) == hashlib.sha256(b"content").hexdigest()
@@ -172,7 +166,7 @@ def free(monkeypatch):
     return lambda number: monkeypatch.setattr(machine, "free_memory", lambda: number)
 
 
-def test_free_memory_is_at_most_that_of_the_machine_and_of_its_container(tmp_path, monkeypatch):
+def test_free_memory_is_that_of_machine_and_container_and_small_amounts_are_not_looked_up(tmp_path, monkeypatch, free):
     whole = psutil.virtual_memory().total + psutil.swap_memory().total
     assert 0 < free_memory() <= whole
     (tmp_path / "limit").write_text("4096\n")
@@ -180,9 +174,6 @@ def test_free_memory_is_at_most_that_of_the_machine_and_of_its_container(tmp_pat
     names = [str(tmp_path / name) for name in ("limit", "none", "absent")]
     monkeypatch.setattr(machine, "_LIMITS", names)
     assert free_memory() == 4096
-
-
-def test_what_fits_passes_and_small_amounts_are_not_looked_up(free, monkeypatch):
     free(10**10)
     check_memory(10**10, "it", ConfigError)
     with pytest.raises(ConfigError, match=r"^a\.b: it needs 10\.0 GB of memory, and 10\.0 GB are free$"):
