@@ -302,7 +302,7 @@ def test_a_table_of_numbers_has_the_checksum_and_the_run_key_of_earlier_versions
     np.testing.assert_allclose(numbers, np.arange(12), atol=1e-6)
 
 
-def test_columns_are_dropped_by_name_in_yaml_as_in_python(penguins):
+def test_columns_are_dropped_by_name_say_what_became_of_them_and_survive_as_plain_data(penguins):
     config = parse_dataset({"name": str(PENGUINS), "label": "species", "drop": ["year", "sex"]})
     data = load_dataset(config)
     assert data.columns.names == tuple(name for name in penguins.columns.names if name not in ("year", "sex"))
@@ -310,13 +310,13 @@ def test_columns_are_dropped_by_name_in_yaml_as_in_python(penguins):
         with pytest.raises(DatasetError, match=problem) as caught:
             load_dataset(CsvConfig(path=str(PENGUINS), label="species", drop=(drop,)))
         assert caught.value.location == ("drop",)
-
-
-def test_what_became_of_categories_and_missing_values_is_said_in_a_line_each(penguins):
     categories, missing = penguins.columns.notes()
     assert categories == "categories: island (3), sex (2)"
     assert missing.startswith("18 missing values of the training rows became the median or the most frequent category")
     assert "sex " in missing and "bill_length_mm 4" in missing
+    assert Columns.parse(json.loads(json.dumps(COLUMNS.plain()))) == COLUMNS
+    with pytest.raises(ValueError, match="columns: expected name"):
+        Columns.parse([{"name": "a"}])
 
 
 COLUMNS = Columns((Column("a, b=c", (), 2.5), Column("a", ("x", "y, z"), "x"), Column("size")))
@@ -344,9 +344,3 @@ def test_a_row_may_be_a_mapping_a_row_of_a_frame_all_values_in_order_or_the_feat
     for wrong, problem in ((["big", "x", 1], "not a number"), ([1, "q", 1], "not one of its categories")):
         with pytest.raises(DatasetError, match=problem):
             COLUMNS.row(wrong)
-
-
-def test_columns_survive_as_plain_data():
-    assert Columns.parse(json.loads(json.dumps(COLUMNS.plain()))) == COLUMNS
-    with pytest.raises(ValueError, match="columns: expected name"):
-        Columns.parse([{"name": "a"}])

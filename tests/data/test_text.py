@@ -139,14 +139,11 @@ def write(tmp_path, monkeypatch):
     return write
 
 
-def test_aesop_is_the_introduction_and_the_fables(write):
+def test_aesop_is_its_introduction_and_fables_and_wikitext_2_has_its_own_words_and_test_file(write):
     book = "Title\n\nINTRODUCTION\n\nOnce.\n\nTHE FOX\n\nSour grapes.\n\n\nAPPENDIX\n\nEnd of Project Gutenberg\n"
     settings = {"name": "aesop", "validation": 0, "test_fraction": 0.02}
     text = "INTRODUCTION\n\nOnce.\n\nTHE FOX\n\nSour grapes.\n"
     assert_parts(load_dataset(parse_dataset(settings), write("AESOP", book)), train=text[:-1], test=text[-2:])
-
-
-def test_wikitext_2_is_trained_on_the_one_file_and_tested_on_the_other_in_its_own_words(write):
     data = load_dataset(parse_dataset("wikitext_2"), write("WIKITEXT_2", LETTERS * 2, "cab"))
     assert_parts(data, train=LETTERS + LETTERS[:16], validation="pqrst", test="tcab")
     folder = write("WIKITEXT_2", " \n = A = \n \n It 's <unk> . \n" * 3, " \n A horse . \n")
@@ -201,12 +198,8 @@ def test_each_task_writes_what_its_name_says_and_knows_what_each_letter_is_writt
         assert task.answer(text) == "".join(piece.letter for piece in pieces)
 
 
-@pytest.mark.parametrize(("word", "greek"), GREEK.items())
-def test_a_transliteration_follows_the_rules_of_the_page(word, greek):
-    assert task_of("transliteration").answer(word) == greek
-
-
-def test_the_page_has_every_rule():
+def test_a_transliteration_follows_the_rules_of_the_page_which_has_every_rule():
+    assert {word: task_of("transliteration").answer(word) for word in GREEK} == GREEK
     rows = dict(re.findall(r"^\| `(\S+)` \| (\S+) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
     alphabet = task_of("transliteration").source.letters
     assert {*rows} == {*alphabet} - {"h", "c"} | {"ph", "th", "ch", "ps"}
@@ -241,14 +234,11 @@ def test_pairs_have_the_lengths_and_targets_that_are_asked_for_and_no_text_is_dr
     assert data.sha256 != load_dataset(config.model_copy(update={"seed": 1})).sha256
 
 
-def test_where_there_are_too_few_texts_some_are_drawn_again():
+def test_texts_are_drawn_again_where_there_are_too_few_and_what_does_not_fit_is_refused():
     sizes = {"shortest": 1, "longest": 2, "symbols": 2, "train_size": 20, "test_size": 4, "holdout_size": 0}
     data = load_dataset(parse_dataset({"name": "copying", **sizes}))
     assert {text for text, _ in texts_of(data)["train"]} == {"a", "b", "aa", "ab", "ba", "bb"}
     assert data.holdout is None and data.train.inputs.shape == (20, 2) and data.train.targets.shape == (20, 3)
-
-
-def test_a_data_set_that_does_not_fit_into_memory_and_a_letter_that_is_unknown_are_refused():
     with pytest.raises(DatasetError, match=r"^train_size: the data set reversing needs .* of memory"):
         load_dataset(parse_dataset({"name": "reversing", "train_size": 2**31 - 1}))
     with pytest.raises(ConfigError, match="is none of the letters"):
