@@ -257,15 +257,6 @@ def test_the_dual_form_of_other_recordings_is_as_exact_as_their_numbers(options,
     assert np.array_equal(recording.rows, np.concatenate([np.tile(rows, visits) for rows in batches()]))
 
 
-@pytest.mark.slow
-def test_the_dual_form_holds_for_96000_slots_in_float32(tmp_path):
-    settings = {"momentum": 0.9, "weight_decay": 0.001, "gradient_clip": 0.02, "learning_rate": 0.03}
-    sizes = {"n_train": 96_000, "sizes": (10, 16, 12, 4), "dtype": torch.float32, "record_dtype": "float32"}
-    trained, recording = recorded({"epochs": 1, "batch_size": 400, **settings}, tmp_path, **sizes)
-    assert (recording.steps, len(recording.rows)) == (240, 96_000)
-    assert largest_difference(trained, recording) < 1e-4
-
-
 @pytest.mark.parametrize("settings", ADAM)
 def test_the_factors_of_adam_are_the_nearest_to_its_updates_and_the_residual_is_what_they_leave(settings, tmp_path):
     recording = training(settings, tmp_path).run()

@@ -67,16 +67,6 @@ def outputs(layers, inputs):
     return np.maximum(inputs @ first.T + first_bias, 0) @ second.T + second_bias
 
 
-def test_the_answer_is_that_of_the_trained_network(recorded, explained):
-    arrays = recorded[0].load_arrays(recorded[1].run_key)
-    layers = [(arrays[f"layer_{n}.weight"], arrays[f"layer_{n}.bias"]) for n in range(2)]
-    expected = outputs(layers, DATA.test.inputs[4].astype(np.float64))
-    np.testing.assert_allclose(explained.answer.outputs, expected, atol=1e-5)
-    np.testing.assert_allclose(explained.answer.probabilities, softmax(expected), atol=1e-5)
-    assert (explained.answer.label, explained.query.label) == (expected.argmax(), DATA.test.labels[4])
-    assert {layer.name: layer.size for layer in explained.layers} == {"layer_0": 42, "layer_1": 42}
-
-
 @pytest.mark.parametrize("place", [0, 1])
 def test_attention_totals_curves_and_contributions_are_those_of_single_slots(place, recording, explained):
     layer, memory = explained.layers[place], recording.layers[f"layer_{place}"]
@@ -113,8 +103,9 @@ def test_attention_totals_curves_and_contributions_are_those_of_single_slots(pla
         np.testing.assert_allclose(start[answer.label] + added, answer.outputs[answer.label], atol=1e-5)
 
 
-def test_a_mask_leaves_its_slots_out_of_every_layer(explains, recording):
-    effect = explains(top=1, mask=["task=fashion_mnist"]).effect
+def test_the_answer_is_that_of_all_slots_and_a_mask_leaves_its_slots_out_of_every_layer(explains, recording):
+    explained = explains(top=1, mask=["task=fashion_mnist"])
+    answer, effect = explained.answer, explained.effect
     where = DATA.train.tasks[recording.rows] == 1
     layers = []
     for name, memory in recording.layers.items():
@@ -124,6 +115,11 @@ def test_a_mask_leaves_its_slots_out_of_every_layer(explains, recording):
     np.testing.assert_allclose(effect.answer.outputs, outputs(layers, DATA.test.inputs[4]), atol=1e-5)
     assert (effect.removed, effect.size) == (where.sum(), len(where))
     full = [(memory.weight, memory.bias) for memory in recording.layers.values()]
+    expected = outputs(full, DATA.test.inputs[4].astype(np.float64))
+    np.testing.assert_allclose(answer.outputs, expected, atol=1e-5)
+    np.testing.assert_allclose(answer.probabilities, softmax(expected), atol=1e-5)
+    assert (answer.label, explained.query.label) == (expected.argmax(), DATA.test.labels[4])
+    assert {layer.name: layer.size for layer in explained.layers} == {"layer_0": 42, "layer_1": 42}
     assert [change.name for change in effect.accuracy] == ["test mnist", "test fashion_mnist"]
     hits = [outputs(each, DATA.test.inputs).argmax(1) == DATA.test.labels for each in (full, layers)]
     for task, change in enumerate(effect.accuracy):

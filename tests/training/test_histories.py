@@ -341,15 +341,6 @@ def test_without_momentum_masking_the_later_part_of_a_sequence_gives_back_the_ea
         np.testing.assert_allclose(own, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("keep", ["top", "recent", "random", "rescaled", "merged"])
-def test_with_all_slots_a_limited_network_answers_as_before(keep, stored):
-    metrics = measured(stored, keep=keep, slots=stored[2].facts.slots)
-    whole = outputs(layers_of(stored[2]), DATA.test.inputs).argmax(1)
-    assert metrics["test", "same_answers"] == 1
-    assert metrics["test", "accuracy"] == pytest.approx((whole == DATA.test.labels).mean())
-    assert (("test", "attention_to_answer") in metrics) == (keep != "merged")
-
-
 def test_a_limited_network_is_measured_on_its_own_answers_and_the_attention_of_the_slots_it_keeps(stored):
     recording = stored[2]
     last = np.arange(recording.facts.slots) >= recording.facts.slots - 9
@@ -369,6 +360,8 @@ def test_a_limited_network_is_measured_on_its_own_answers_and_the_attention_of_t
         ("test", "same_answers"): pytest.approx((answers == whole).mean()),
         ("test", "attention_to_answer"): pytest.approx((totals.argmax(1) == answers).mean()),
     }
+    merged = measured(stored, keep="merged", slots=recording.facts.slots)  # as many as there are: with all answers
+    assert merged.keys() == {("test", "accuracy"), ("test", "same_answers")} and merged["test", "same_answers"] == 1
 
 
 @pytest.mark.parametrize(
