@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-from itertools import product
 
 import jaxtyping
 import pytest
@@ -31,15 +30,6 @@ def twins(**arguments):
 
 CAUSAL = torch.ones(L, S, dtype=torch.bool).triu(1)
 OF_HEADS, PADDED = random(N * H, L, S, seed=3), torch.arange(S) >= torch.tensor([6, 4, 1])[:, None]
-ATTENTION_MASKS = {
-    "none": None,
-    "bool_2d": OF_HEADS[0] > 1,
-    "float_2d": OF_HEADS[0],
-    "bool_3d": OF_HEADS > 1,
-    "float_3d": OF_HEADS.masked_fill(OF_HEADS > 1, -torch.inf),
-    "causal": CAUSAL,
-}
-PADDING_MASKS = {"none": None, "bool": PADDED, "float": random(N, S, seed=4).masked_fill(PADDED, -torch.inf)}
 
 
 def gradients(module, inputs, **arguments):
@@ -61,24 +51,6 @@ def assert_same(theirs, ours, inputs, **arguments):
 
 
 INPUTS = random(L, N, E, seed=1), random(S, N, E, seed=2), random(S, N, E, seed=5)
-MASKS = [
-    (attention, padding)
-    for attention, padding in product(ATTENTION_MASKS, PADDING_MASKS)
-    # PyTorch warns of masks of different types.
-    if "none" in (attention, padding) or ("float" in attention) == (padding == "float")
-]
-
-
-@pytest.mark.parametrize("need_weights", [True, False])
-@pytest.mark.parametrize(("attention", "padding"), MASKS)
-def test_the_layer_with_a_dot_product_is_that_of_pytorch_under_every_mask(attention, padding, need_weights):
-    # PyTorch's function gives rows without keys 0 and its module NaN; they are compared below.
-    attn = ATTENTION_MASKS[attention]
-    if attn is not None and attention != "causal":
-        attn = attn.clone()
-        attn[..., 0] = False if attn.dtype == torch.bool else 0.5
-    masks = {"attn_mask": attn, "key_padding_mask": PADDING_MASKS[padding], "is_causal": attention == "causal"}
-    assert_same(*twins(), INPUTS, need_weights=need_weights, **masks)
 
 
 @pytest.mark.parametrize("arguments", case_table("inputs")["layer_arguments"])
@@ -88,8 +60,9 @@ def test_the_arguments_of_the_layer_do_what_they_do_in_pytorch(arguments, need_w
     if arguments.get("batch_first"):
         inputs = tuple(part.transpose(0, 1) for part in inputs)
     masks = {"attn_mask": CAUSAL, "key_padding_mask": PADDED}
-    assert_same(*twins(**arguments), inputs, need_weights=need_weights, **masks)
-    assert_same(*twins(**arguments), inputs, need_weights=need_weights, average_attn_weights=False)
+    numbers = {"attn_mask": OF_HEADS, "key_padding_mask": random(N, S, seed=4).masked_fill(PADDED, -torch.inf)}
+    for given in (masks, numbers, {"average_attn_weights": False}):
+        assert_same(*twins(**arguments), inputs, need_weights=need_weights, **given)
     _, ours = twins(**arguments)  # a causal mask needs no tensor, also with more keys
     masked, causal = (ours(*inputs, **mask)[0] for mask in ({"attn_mask": CAUSAL}, {"is_causal": True}))
     torch.testing.assert_close(causal, masked)

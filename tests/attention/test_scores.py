@@ -135,14 +135,6 @@ def test_with_epsilon_zero_scores_are_logarithms_of_distances_for_a_huge_power_t
     torch.testing.assert_close(scores.double(), expected, rtol=1e-5, atol=1e-2)
 
 
-def test_distances_of_a_batch_are_those_of_single_queries_and_zero_at_a_key():
-    inputs = torch.randn(50, 784, generator=torch.Generator().manual_seed(3)) * 3 + 1
-    together = squared_distances(inputs, inputs[:30])
-    assert torch.equal(together.diagonal()[:30], torch.zeros(30))
-    for row in range(0, 50, 7):
-        assert torch.equal(squared_distances(inputs[row : row + 1], inputs[:30])[0], together[row])
-
-
 def test_cosine_of_a_zero_vector_is_zero_with_finite_gradients():
     inputs, keys = torch.zeros(1, 3), torch.tensor([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]).requires_grad_()
     scores = METHODS["cosine"].score(inputs, keys, temperature=1.0)
@@ -261,16 +253,6 @@ def test_attention_in_linear_memory_is_that_of_the_weights(method, settings):
         )
         for one, other in zip(*gradients, strict=True):
             torch.testing.assert_close(one, other)
-
-
-@pytest.mark.parametrize("settings", [{"learned_power": True}, {"learned_temperature": True}])
-def test_hits_with_epsilon_0_share_the_weight_and_no_gradient_is_nan(settings):
-    score = LearnedScore(MethodScore("idw", {"epsilon": 0.0}), 4, 2, **settings).double()
-    keys = random(1, 2, 3, 4)
-    output = SequenceAttention(score).without_weights(keys, keys, keys, Masks())
-    torch.testing.assert_close(output, keys)
-    output.square().sum().backward()
-    assert all(parameter.grad.isfinite().all() for parameter in score.parameters())
 
 
 @pytest.mark.parametrize(("method", "settings", "problem"), case_table("wrong_inputs")["learned_numbers"])

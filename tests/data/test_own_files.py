@@ -119,14 +119,6 @@ def load_arrays(tmp_path):
     return load
 
 
-@pytest.mark.parametrize(("mean", "std"), [(0, 1), (1e-3, 1e-3), (1e6, 1), (-3e4, 7e5)])
-def test_standard_scaling_is_numpys_formula_to_the_last_bit_and_none_keeps_the_numbers(mean, std, load_arrays):
-    train = np.random.default_rng(3).normal(mean, std, (8, 3))
-    expected = (train - train.mean(axis=0)) / train.std(axis=0)
-    np.testing.assert_array_equal(load_arrays(X_train=train).train.inputs, expected.astype(np.float32))
-    np.testing.assert_array_equal(load_arrays("none", X_train=train).train.inputs, train.astype(np.float32))
-
-
 @pytest.mark.parametrize(("names", "other"), [(("-1", "3", "10"), int), (("a", "b", "c"), str)])
 def test_labels_become_classes_in_the_order_of_numbers_or_of_the_alphabet(names, other, load_arrays):
     train, test = np.array([1, 2, 1, 2, 0, 1, 2, 0]), np.array([2, 1, 0, 1])

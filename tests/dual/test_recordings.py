@@ -18,7 +18,7 @@ from torch import nn
 
 from idwbench import Results, run_config
 from idwbench.dual import recording as recording_module
-from idwbench.dual.layer_calls import gate_gradients, lstm_layers, record_lstm
+from idwbench.dual.layer_calls import lstm_layers, record_lstm
 from idwbench.dual.recorder import Recorder
 from idwbench.dual.recording import Recording, RecordingFacts, open_recording, parameters_sha256
 from idwbench.errors import RecordingError, ResultsError, TrainingError
@@ -218,17 +218,6 @@ def test_errors_times_keys_are_the_gradients_of_autograd(frozen, features, units
     assert not previous[:, 0].any() and torch.equal(previous[:, 1:], states[:, :-1])
     again = step_of(lstm.requires_grad_(False), inputs, above)  # also where nothing of it is trained
     torch.testing.assert_close(again["lstm.input"][1], taken["lstm.input"][1])
-
-
-def test_states_that_are_not_numbers_give_no_numbers_and_a_gate_that_is_shut_no_gradients():
-    lstm = nn.LSTM(3, 5, batch_first=True)
-    inputs, states, above = torch.full((2, 4, 3), torch.nan), torch.full((2, 4, 5), torch.nan), torch.ones(2, 4, 5)
-    assert gate_gradients(lstm, inputs, states, above).isnan().all()
-    with torch.no_grad():
-        lstm.bias_ih_l0[15:] = -1000  # the output gate is exactly 0
-        states = lstm(random(2, 4, 3, dtype=torch.float32))[0]
-    assert not states.any()
-    assert not gate_gradients(lstm, random(2, 4, 3, dtype=torch.float32), states, above).any()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from scipy.integrate import quad
 from scipy.spatial.distance import cdist
 from scipy.special import gamma
 from scipy.stats import gaussian_kde
-from sklearn.neighbors import KNeighborsRegressor
 
 import idwbench
 from idwbench.attention.kernels import KERNELS
@@ -76,15 +75,6 @@ def test_shepard_without_epsilon_interpolates_and_equal_keys_share():
     for dtype in (np.float32, np.float64):
         found = idwbench.kernel_regression(keys.astype(dtype), keys.astype(dtype), values.astype(dtype), "shepard")
         np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(("kernel", "given"), [("gaussian", {"bandwidth": 1e-3}), ("shepard", {"power": 1e6})])
-def test_the_limit_is_the_nearest_neighbour(dtype, kernel, given):
-    queries, keys, values = (array.astype(dtype) for array in data(features=20))
-    # All keys are further than 14.4 h, so that plain weights would be 0/0 in float32.
-    expected = KNeighborsRegressor(1).fit(keys, values).predict(queries)
-    np.testing.assert_allclose(idwbench.kernel_regression(queries, keys, values, kernel, **given), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("kernel", ["boxcar", "triangular", "epanechnikov"])
