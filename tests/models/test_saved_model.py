@@ -41,20 +41,16 @@ def model(**facts):
     return SavedModel(network, config, SCALING, None, facts.pop("class_names", ("cold", "hot")), **facts)
 
 
-def test_predictions_are_class_names_or_numbers_for_inputs_in_the_data_s_own_units():
+def test_predictions_are_class_names_or_numbers_for_inputs_in_the_data_s_own_units_also_for_none():
     assert model().predict([[10.0, 20.0], [12.0, 20.0], [10.1, 28.0]]).tolist() == ["cold", "hot", "hot"]
     targets = {"values": VALUES[:, :1], "target_scaling": Scaling(np.array([100.0]), np.array([5.0]))}
     regression = model(dataset="sine", class_names=(), **targets)
     np.testing.assert_allclose(regression.predict([[10.0, 20.0]]), [[100 + 5 * 4]], rtol=1e-2)
     explanation = regression.explain([10.0, 20.0])
     np.testing.assert_allclose(explanation.outputs, regression.predict([[10.0, 20.0]])[0], rtol=1e-6)
-
-
-@pytest.mark.parametrize("inputs", [[], np.zeros((0, 2)), np.zeros((0, 1, 2), np.uint8)])
-def test_no_inputs_have_no_predictions_of_the_same_type(inputs):
-    for saved, shape in ((model(), (0,)), (model(class_names=()), (0, 2))):
-        nothing, one = saved.predict(inputs), saved.predict([[10.0, 20.0]])
-        assert (nothing.shape, nothing.dtype) == (shape, one.dtype)
+    for saved, shape in ((model(), (0,)), (regression, (0, 1))):
+        nothing, one = (saved.predict(inputs) for inputs in (np.zeros((0, 2)), [[10.0, 20.0]]))
+        assert (nothing.shape, nothing.dtype) == (shape, one.dtype) and saved.predict([]).shape == shape
 
 
 # Model cards

@@ -2,7 +2,6 @@
 
 import functools
 import os
-import pickle
 import runpy
 import subprocess
 import sys
@@ -115,21 +114,6 @@ def test_a_cache_with_flipped_bytes_is_emptied_and_filled_again_and_none_is_need
     assert tiny_kernel(tmp_path) == (True, [42], True)
     assert tiny_kernel(file) == (False, [42], False)  # a file is no folder
     assert jit.cache_folder() is None
-
-
-@pytest.mark.parametrize("error", [OSError(), pickle.UnpicklingError()])
-def test_training_survives_a_damaged_cache_and_a_full_disk(error, tmp_path, monkeypatch):
-    monkeypatch.setattr(jit, "cache_folder", lambda: tmp_path)
-    damaged = tmp_path / "sub" / f"kernel.py{sys.version_info.major}{sys.version_info.minor}.nbi"
-    damaged.parent.mkdir()
-    damaged.write_bytes(b"half an ind")
-
-    def first_call():
-        if damaged.exists():
-            raise error
-
-    jit.with_repaired_cache(first_call)
-    assert not damaged.exists()
 
 
 def test_importing_kernels_does_not_touch_the_cache_and_only_the_first_run_needs_compiling(tmp_path):
