@@ -152,7 +152,7 @@ def _patch_lines(repaired: Repair) -> Iterator[str]:
     """Yield what is known of the new patches: of one its own numbers, of several their ranges; and their effect."""
     if not repaired.is_changed:
         return
-    records = [record for record in repaired.records if record.has_prototype]
+    records = [record for record in repaired.demands if record.has_prototype]
     steepness = ", ".join(sorted({f"{record.steepness:g}" for record in records}))
     output = "logit" if repaired.before.class_names else "output, in scaled units,"
     if repaired.probabilities:
@@ -194,7 +194,7 @@ def _summary(repaired: Repair, undone: int | None) -> str:
     if n == 1:
         outputs = [model.outputs(repaired.demands[0].query[None])[0] for model in (repaired.before, repaired.solved)]
         return f"output {' -> '.join(_target(repaired.before, one) for one in outputs)}"
-    n_new = sum(record.has_prototype for record in repaired.records)
+    n_new = sum(record.has_prototype for record in repaired.demands)
     return f"{count_label(n_new, 'new prototype')}; all {n} inputs hold"
 
 

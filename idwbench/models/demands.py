@@ -18,7 +18,7 @@ from idwbench.errors import ModelFileError, PatchError
 from idwbench.models.array_weights import ArrayNetwork
 from idwbench.models.patches import Floats, PatchPrototypes, exact_shape
 
-__all__ = ["DEFAULT_STEEPNESS", "STEEPEST", "Demand", "Repairs", "demand_settings", "earlier_repairs"]
+__all__ = ["DEFAULT_STEEPNESS", "FORMULAS", "STEEPEST", "Demand", "Repairs", "demand_settings", "earlier_repairs"]
 
 # Of weak models, whose logits differ little, the margin alone gives a probability below one half.
 _DEFAULT_MARGIN, DEFAULT_STEEPNESS, _LEAST_PROBABILITY = 2.0, 32.0, 0.7
@@ -29,6 +29,9 @@ STEEPEST = 1e12
 _WINNING, _AMPLE = 1e-3, 1e-8
 # What an output may lack, as a part of what is wanted, and of the largest logit for its rounding.
 _TOLERANCE, _ROUNDING = 1e-9, 1e-14
+
+# Kinds whose η a formula gives; it is not solved for.
+FORMULAS = ("printed", "authors")
 
 _Kind = Literal["local", "exact", "printed", "authors", "keep"]
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -109,21 +112,10 @@ class Demand(BaseModel):
             include={"label", "target", "kind", "criterion", "amount"} | shape
         )
 
-    def unsolved(self, name: str) -> Demand:
-        """Return the demand as it was before it was solved; messages call it by the name."""
-        solved = dict.fromkeys(("label_before", "log_peak", "radius", "value", "certified_radius", "reach"))
-        steepness = DEFAULT_STEEPNESS if self.steepness_is_chosen else self.steepness
-        return self.model_copy(update={**solved, "name": name, "steepness": steepness})
-
     @property
     def has_prototype(self) -> bool:
         """Whether the demand has a prototype of its own."""
         return self.radius is not None and self.log_peak is not None
-
-    @property
-    def is_free(self) -> bool:
-        """Whether η is solved for; otherwise a formula gives it."""
-        return self.kind in ("local", "exact")
 
     def fits(self, n_outputs: int, is_classification: bool) -> bool:
         """Return whether it can be one of a model with so many outputs."""
@@ -189,7 +181,7 @@ class Demand(BaseModel):
             needed = 1 / (1 + math.exp(lacks - gap) * (1 - self.amount) / self.amount)
             problem = f"the label would not win with probability {self.amount:g}, it needs above {needed:.6g}"
             raise PatchError(problem, location=("confidence",))
-        if self.is_free:
+        if self.kind not in FORMULAS:
             lacks = max(lacks + (_AMPLE * size if self.amount else _WINNING * (abs(gap) or size)), 0.0)
         elif self.kind == "printed":
             lacks *= 1 + math.exp(-log_peak * (steepness - 1))
@@ -233,7 +225,7 @@ def demand_settings(
             raise PatchError(f"expected {expected}, got {value!r}", location=(name,)) from None
         if kind != "local" and name in ("radius", "steepness"):
             raise PatchError("an exact patch has its own", location=(name,))
-        if kind in ("printed", "authors"):
+        if kind in FORMULAS:
             raise PatchError(f"the formula '{kind}' has none", location=(name,))
         if "criterion" in settings:
             raise PatchError("cannot be combined with margin", location=("confidence",))
@@ -321,14 +313,20 @@ class Repairs:
 
     def without(self, where: NDArray[np.bool_]) -> Repairs:
         """Return the repairs without some prototypes, `where` (prototypes,) is true; the demands stay."""
-        nothing, removed = {"log_peak": None, "radius": None, "value": None}, iter(where.tolist())
+        nothing, removed = dict.fromkeys(("log_peak", "radius", "value")), iter(where.tolist())
         is_removed = [one.has_prototype and next(removed) for one in self.records]
         pairs = zip(self.records, is_removed, strict=True)
         return Repairs(tuple(one.model_copy(update=nothing if gone else {}) for one, gone in pairs))
 
     def demands(self) -> list[Demand]:
         """Return the demands as they were before they were solved; messages call them ``patch 1`` and so on."""
-        return [one.unsolved(f"patch {number}") for number, one in enumerate(self.records, start=1)]
+        solved = ("label_before", "log_peak", "radius", "value", "certified_radius", "reach")
+        demands = []
+        for number, one in enumerate(self.records, start=1):
+            asked = {**dict.fromkeys(solved), "name": f"patch {number}"}
+            asked |= {"steepness": DEFAULT_STEEPNESS} if one.steepness_is_chosen else {}
+            demands.append(one.model_copy(update=asked))
+        return demands
 
     def numbers(self, n_learned: int) -> NDArray[np.int64]:
         """Return for each prototype (learned + patches,) the number of its patch, from 1; 0 for a learned one."""

@@ -20,7 +20,7 @@ import numpy as np
 from idwbench.errors import PatchConflictError, PatchError
 from idwbench.models.array_weights import ArrayNetwork, States
 from idwbench.models.certificates import certified_radius, reach
-from idwbench.models.demands import Demand, Repairs
+from idwbench.models.demands import FORMULAS, Demand, Repairs
 from idwbench.models.neighbours import squared_distances
 from idwbench.models.patches import OTHER_PEAK, Floats, PatchPrototypes, exact_shape, log_peak
 from idwbench.models.radii import Fence, Mask, Rows, error_slack, largest_cap
@@ -215,7 +215,7 @@ class _Problem:
         """Return the values from what the network alone gives to the logits (n, classes) and the patches' shares."""
         labels, values = self.labels[own], self.alone.values[own]
         one_hot = np.eye(rest.shape[1])[labels]
-        is_local, is_free = np.array([(demand.kind == "local", demand.is_free) for demand in self.demands]).T
+        is_local, is_free = np.array([(one.kind == "local", one.kind not in FORMULAS) for one in self.demands]).T
         etas = ((values - is_local[own, None] * self.states.outputs[own]) * one_hot).sum(1)
         logits = rest + shares @ values
         scale = float(max(np.abs(logits - (shares * etas) @ one_hot).max(), np.abs(etas).max()))

@@ -22,7 +22,7 @@ from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.errors import IdwbenchError, PatchError
 from idwbench.models.array_weights import calibration_error, softmax
-from idwbench.models.demands import Demand, demand_settings
+from idwbench.models.demands import FORMULAS, Demand, demand_settings
 from idwbench.models.inputs import LoadDataset, PatchLine, find_input, find_label, find_target, own_data
 from idwbench.models.patch_solution import solved_repairs
 from idwbench.models.patches import Floats
@@ -87,7 +87,7 @@ class Repair:
     Attributes:
         before: The model before.
         solved: The model with other patches; the same object if nothing changed.
-        demands: What was asked for.
+        demands: What was asked for, with the prototypes if the model changed.
         splits: The training and test data of the model; empty if there is none.
         unmeasured: Why there is no data.
     """
@@ -108,12 +108,6 @@ class Repair:
         """One line for each."""
         problem = f"the effect on other inputs and the reach of patches are not known: {self.unmeasured}"
         return (problem,) if self.is_changed and not self.splits else ()
-
-    @property
-    def records(self) -> tuple[Demand, ...]:
-        """The demands with their prototypes, if the model changed."""
-        first = len(self.before.repairs)
-        return self.solved.repairs.records[first : first + len(self.demands)] if self.is_changed else ()
 
     @cached_property
     def probabilities(self) -> list[float]:
@@ -202,9 +196,8 @@ class Repair:
                 facts |= {"class": names[one.label], **answer}
             elif one.target is not None:
                 facts |= {"target": one.target, "outputs_before": outputs.tolist()}
-            if self.records:
-                solved = ("radius", "steepness", "certified_radius", "reach")
-                facts |= {name: getattr(self.records[place], name) for name in solved}
+            if self.is_changed:
+                facts |= {name: getattr(one, name) for name in ("radius", "steepness", "certified_radius", "reach")}
             patches.append(facts)
         effects = {name: effect.facts() for name, effect in self.effects.items()}
         return {"changed": self.is_changed, "patches": patches, "kept": self.kept, "effects": effects}
@@ -256,7 +249,8 @@ def repair(
         splits = {} if dataset is None else own_rows(model, dataset)
         repairs = solved_repairs(model.base, [*earlier, *wanted, *kept], splits.get("train"), merge=merge)
     solved = replace(model, repairs=repairs, patched_metrics={}) if len(repairs) or len(model.repairs) else model
-    return Repair(model, solved, wanted, splits, unmeasured)
+    records = repairs.records[len(earlier) :][: len(wanted)] or wanted
+    return Repair(model, solved, records, splits, unmeasured)
 
 
 def _demand(
@@ -293,7 +287,7 @@ def _wish(model: SavedModel, line: PatchLine, settings: Mapping[str, Any]) -> di
         # Files of regressions may have such demands, without a meaning.
         if "criterion" in settings:
             raise PatchError("needs classes, not a regression", location=(settings["criterion"],))
-        if settings["kind"] in ("printed", "authors"):
+        if settings["kind"] in FORMULAS:
             raise PatchError(f"the formula '{settings['kind']}' needs classes, not a regression")
         return {"target": find_target(target, model)}
     try:
