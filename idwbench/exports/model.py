@@ -120,7 +120,7 @@ def model_card(
     try:
         found = _found(model, results, data_dir)
     except ModelFileError:  # without the plugin of its method a file cannot be loaded, but says what it holds
-        if not isinstance(model, str | PathLike) or (card := read_card(model)) is None:
+        if not isinstance(model, str | PathLike) or not Path(model).exists() or (card := read_card(model)) is None:
             raise
         return card
     if isinstance(found, StoredRun):
