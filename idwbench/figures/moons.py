@@ -12,7 +12,6 @@ import matplotlib
 import numpy as np
 import pandas
 from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
 from idwbench.errors import ConfigError
@@ -26,14 +25,7 @@ from idwbench.report.summaries import Section, section_headers
 from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.metrics import HEADLINES, METRICS
 
-__all__ = [
-    "HeatMap",
-    "collect_heat_maps",
-    "moons_figure",
-    "number_label",
-    "power_epsilon_figure",
-    "power_epsilon_heatmap_figure",
-]
+__all__ = ["HeatMap", "collect_heat_maps", "moons_figure", "power_epsilon_figure", "power_epsilon_heatmap_figure"]
 
 # Metrics of the quality of prototypes, on the training data.
 _QUALITY = ("relative_coverage", "key_distance", "dead_keys")
@@ -160,14 +152,20 @@ class HeatMap:
     cells: pandas.DataFrame
 
     @property
-    def colours(self) -> Normalize:
-        """The function from means to 0 … 1; it is logarithmic if they differ by a factor of 50."""
-        means = self.cells["mean"].dropna()
-        low, high = (means.min(), means.max()) if len(means) else (0.0, 1.0)
-        if low > 0 and high / low > _LOGARITHMIC:
-            return LogNorm(low, high)
-        # Equal values are in the middle of the colours.
-        return Normalize(low, high) if high > low else Normalize(low - 1, low + 1)
+    def is_logarithmic(self) -> bool:
+        """Whether brightness is: the means differ by a factor of 50."""
+        low, high = self.cells["mean"].min(), self.cells["mean"].max()
+        return bool(low > 0 and high / low > _LOGARITHMIC)
+
+    def shown(self) -> pandas.DataFrame:
+        """Return the cells with ``text``, ``spread``, and ``brightness`` from 0, the worst, to 1; all equal are ½."""
+        means = np.log(self.cells["mean"]) if self.is_logarithmic else self.cells["mean"]
+        low, high = means.min(), means.max()
+        share = (means - low) / (high - low) if high > low else means - low + 0.5
+        pairs = zip(self.cells["mean"], self.cells["std"], strict=True)
+        labels = [_number_label(mean, std, self.percent).partition(" ± ") for mean, std in pairs]
+        texts = {"text": [mean for mean, _, _ in labels], "spread": [f"{sign[1:]}{std}" for _, sign, std in labels]}
+        return self.cells.assign(brightness=share if self.higher_is_better else 1 - share, **texts)
 
 
 def power_epsilon_heatmap_figure(selection: Selection) -> Figure:
@@ -254,25 +252,22 @@ def _draw_heat_maps(maps: Sequence[HeatMap], source: str = "") -> Figure:
 
 def _draw_map(axes: Axes, one: HeatMap, places: pandas.MultiIndex, *, with_n: bool) -> None:
     powers, epsilons = places.levels
-    cells = one.cells.reindex(places).fillna({"note": "no run"})
-    means, norm = cells["mean"].to_numpy().reshape(len(powers), len(epsilons)), one.colours
-    colours = matplotlib.colormaps["cividis" if one.higher_is_better else "cividis_r"].with_extremes(bad="#F7F7F7")
+    cells = one.shown().reindex(places).fillna({"note": "no run"})
+    brightness = np.ma.masked_invalid(cells.brightness.to_numpy().reshape(len(powers), len(epsilons)))
+    colours = matplotlib.colormaps["cividis"].with_extremes(bad="#F7F7F7")
     # The page of a figure is white: edges are gaps between cells.
-    axes.pcolormesh(np.ma.masked_invalid(means), cmap=colours, norm=norm, edgecolors=PAPER, linewidth=1)
+    axes.pcolormesh(brightness, cmap=colours, vmin=0, vmax=1, edgecolors=PAPER, linewidth=1)
     axes.invert_yaxis()
     for number, cell in enumerate(cells.itertuples()):
-        share = float(norm(cell.mean))
-        is_light = (share if one.higher_is_better else 1 - share) > _BRIGHT
         row, column = divmod(number, len(epsilons))
         middle, style = (column + 0.5, row + 0.5), {"xycoords": "data", "ha": "center", "va": "center"}
         if math.isnan(cell.mean):
             write(axes, cell.note, middle, (0, 0), fontsize=7.5, color=QUIET, **style)
         else:
-            colour = INK if is_light else PAPER
-            mean, sign, std = number_label(cell.mean, cell.std, one.percent).partition(" ± ")
-            notes = [f"±\u202f{std}" if sign else "", f"n={cell.n:.0f}" if with_n else "", cell.note]
+            colour = INK if cell.brightness > _BRIGHT else PAPER
+            notes = [cell.spread.replace(" ", "\u202f"), f"n={cell.n:.0f}" if with_n else "", cell.note]
             below = ", ".join(filter(None, notes))
-            write(axes, mean, middle, (0, 6 if below else 0), fontsize=11, color=colour, **style)
+            write(axes, cell.text, middle, (0, 6 if below else 0), fontsize=11, color=colour, **style)
             write(axes, below, middle, (0, -9), fontsize=7.5, color=colour, **style)
     axes.set_xticks(np.arange(len(epsilons)) + 0.5, [f"{epsilon:g}" for epsilon in epsilons])
     axes.set_yticks(np.arange(len(powers)) + 0.5, [f"{power:g}" for power in powers])
@@ -280,18 +275,18 @@ def _draw_map(axes: Axes, one: HeatMap, places: pandas.MultiIndex, *, with_n: bo
     axes.set_xlabel("ε", fontsize=10, color=INK, labelpad=2)
     axes.set_ylabel("power p", fontsize=10, color=INK)
     axes.set_title(one.title, loc="left", fontsize=10.5, weight="bold", color=INK)
-    notes = ["lower is better"] * (not one.higher_is_better) + ["logarithmic colours"] * isinstance(norm, LogNorm)
+    notes = ["lower is better"] * (not one.higher_is_better) + ["logarithmic colours"] * one.is_logarithmic
     axes.set_title(", ".join(notes), loc="right", fontsize=8, color=QUIET)
     axes.spines[:].set_visible(False)
 
 
-def number_label(mean: float, std: float, percent: bool) -> str:
+def _number_label(mean: float, std: float, percent: bool) -> str:
     """Return ``97.5 ± 1.2``; about three digits of the mean, and as many decimals of the standard deviation.
 
-    Without a standard deviation, NaN, it is the mean alone.
+    Without a standard deviation, NaN, it is the mean alone; without a mean an empty text.
     """
     numbers = [number * (100 if percent else 1) for number in (mean, std) if not math.isnan(number)]
-    largest = max(map(abs, numbers))
+    largest = max(map(abs, numbers), default=0.0)
     form = ".1f"
     if not percent and largest:
         magnitude = math.floor(math.log10(largest))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from idwbench.errors import ConfigError
 from idwbench.figures.curves import collect_curves
 from idwbench.figures.lines import Line, Panel, PanelRow, line_spread
-from idwbench.figures.moons import HeatMap, collect_heat_maps, number_label
+from idwbench.figures.moons import HeatMap, collect_heat_maps
 from idwbench.figures.runs import Selection
 from idwbench.figures.style import class_colour
 from idwbench.page.parts import Chart, Legend, Panels, Part, sentences
@@ -152,16 +152,12 @@ def _curve_chart(
 
 def heat_map_chart(heat_map: HeatMap) -> dict[str, Any]:
     """Return a cell for each power and epsilon, dark (worst) to light (best), with mean and spread as text."""
-    scale, cells = heat_map.colours, heat_map.cells.sort_index()
+    cells = heat_map.shown().sort_index()
     rows = []
     for (power, epsilon), cell in cells.iterrows():
-        row: dict[str, Any] = {"p": f"{power:g}", "e": f"{epsilon:g}", "b": None, "t": cell.note, "s": "", "n": cell.n}
-        if cell.n:
-            share = float(scale(cell["mean"]))
-            mean, *spread = number_label(cell["mean"], cell["std"], heat_map.percent).split(" ± ")
-            row |= {"b": round_number(share if heat_map.higher_is_better else 1 - share), "t": mean}
-            row |= {"s": f"± {spread[0]}" if spread else ""}
-        rows.append({**row, "ink": "dark" if (row["b"] or 0.0) > _BRIGHT else "light"})
+        shown = {"b": round_number(cell.brightness), "t": cell.text or cell.note, "s": cell.spread, "n": cell.n}
+        ink = "dark" if cell.brightness > _BRIGHT else "light"
+        rows.append({"p": f"{power:g}", "e": f"{epsilon:g}", **shown, "ink": ink})
     powers, epsilons = ([f"{number:g}" for number in sorted({*axis})] for axis in zip(*cells.index, strict=True))
     base = _base(rows).encode(
         x=alt.X("e:O", sort=epsilons, axis=alt.Axis(title="ε", labelAngle=0, domain=False, ticks=False)),
