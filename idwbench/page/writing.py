@@ -134,9 +134,8 @@ def _with_parts(
 
 def _parts(results: Results, group: RunGroup, metric: str | None, top: int, data_dir: Path | None) -> Iterator[Part]:
     # These import packages of the extra.
-    from idwbench.page.cases import attention_part, patches_part
     from idwbench.page.charts import curves_part, heat_maps_part
-    from idwbench.page.prototypes import prototypes_part
+    from idwbench.page.pictures import attention_part, patches_part, prototypes_part
 
     yield leaderboard_part(group, metric, top)
     ranked = rank_settings(group.runs)

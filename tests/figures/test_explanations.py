@@ -26,7 +26,7 @@ from idwbench.figures.attention import first_wrong_row
 from idwbench.figures.explanations import draw_explanation
 from idwbench.figures.stored import stored_drawing
 from idwbench.figures.style import QUIET, class_colour
-from idwbench.page.cases import attention_part
+from idwbench.page.pictures import attention_part
 
 DIGITS = tuple(str(digit) for digit in range(10))
 CLOTHES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")

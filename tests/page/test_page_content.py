@@ -16,9 +16,9 @@ from stored_runs import stored_run
 
 from idwbench import Results, run_config, train
 from idwbench.data.loading import load_dataset
-from idwbench.errors import ConfigError, OutputExistsError
+from idwbench.errors import ConfigError, DatasetError, OutputExistsError
 from idwbench.figures.moons import HeatMap
-from idwbench.page import cases, charts, groups, prototypes, writing
+from idwbench.page import charts, groups, pictures, writing
 from idwbench.page.charts import heat_map_chart
 from idwbench.page.groups import choose_runs, rank_settings
 from idwbench.page.parts import image_picture, key_picture, size_of
@@ -125,10 +125,7 @@ def test_the_nearest_training_images_are_those_of_brute_force_and_keys_are_drawn
         assert sorted(distances[found]) == pytest.approx(sorted(distances)[:5])
         assert [near["distance"] for near in tile["nearest"]] == pytest.approx(distances[found], rel=5e-3)
         assert {*found} <= {*grid.data["images"]}
-    from idwbench.data import loading
-    from idwbench.errors import DatasetError
-
-    monkeypatch.setattr(loading, "load_dataset", Mock(side_effect=DatasetError("no such folder")))
+    monkeypatch.setattr(pictures, "load_dataset", Mock(side_effect=DatasetError("no such folder")))
     found = part(filled, f"a{made_pages.EVIL}", "prototypes")
     assert all(grid.data is not None and not grid.data["images"] for grid in found.grids)
     assert "Without training images, since digits is not available: no such folder." in found.notes
@@ -192,8 +189,8 @@ def test_the_limits_in_the_documentation_are_those_of_the_page():
         f"{groups._OF_A_METHOD}; {groups._OF_ONE_METHOD} if it is the only method",
         f"numbers of prototypes with curves | {groups._COUNTS} |",
         f"{charts._POINTS}, evenly spaced",
-        f"{prototypes._NETWORKS}, the best setting of each method; {prototypes._KEYS} keys of each",
-        f"cases of patches | {cases._MOST} |",
+        f"{pictures._NETWORKS}, the best setting of each method; {pictures._KEYS} keys of each",
+        f"cases of patches | {pictures._CASES} |",
         f"at most {writing._MOST_RUNS_FOR_CLAIMS:,} runs",
         f"{writing._BUDGET / 1e6:.1f} MB; later sweeps have the first {writing._HEAD} rows",
     ):
@@ -209,4 +206,4 @@ def test_a_page_without_charts_has_no_libraries(empty_page):
 
 def test_comparisons_of_patches_have_no_section():
     run = stored_run(None, kind="patch_study", cases="wrong", compare=True, prototypes=20)
-    assert cases.patches_part(None, [run], None) is None  # type: ignore[arg-type]
+    assert pictures.patches_part(None, [run], None) is None  # type: ignore[arg-type]
