@@ -73,24 +73,6 @@ def patched(repairs):
     return [one.has_prototype for one in repairs.records]
 
 
-def plain_logits(base, patches, inputs):
-    """Return the patched logits of an idw network, straight from the formulas in float64."""
-    logits = []
-    for x in inputs.astype(float):
-        distances = np.sqrt(np.square(x - base.keys.astype(float)).sum(1))
-        weights = 1 / (base.parameters["epsilon"] + distances ** base.parameters["power"])
-        distances = np.sqrt(np.square(x - patches.keys.astype(float)).sum(1))
-        added = np.exp(patches.log_peaks) / (1 + (distances / patches.radii) ** patches.steepness)
-        sums = weights @ base.values.astype(float) + added @ patches.values
-        logits.append(sums / (weights.sum() + added.sum()))
-    return np.array(logits)
-
-
-def test_the_outputs_are_those_of_the_formulas(base, rows):
-    patches = patches_of(base, demands_of(rows), rows)
-    np.testing.assert_allclose(patches.outputs(base, rows.inputs), plain_logits(base, patches, rows.inputs), rtol=1e-9)
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_all_patches_hold_and_no_right_prediction_changes_for_every_method(method):
     base = network(method)
@@ -166,15 +148,6 @@ def test_exact_patches_have_the_values_of_the_paper_and_of_the_authors(power):
         np.testing.assert_allclose(patches.values[0], eta * np.eye(3)[label], rtol=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["local", "exact"])
-def test_the_solution_does_not_depend_on_the_order_of_the_demands(base, rows, kind):
-    demands = demands_of(rows, 10, kind=kind)
-    order = np.random.default_rng(2).permutation(10)
-    one, other = patches_of(base, demands, rows), patches_of(base, [demands[place] for place in order], rows)
-    for name in ("keys", "values", "radii"):
-        np.testing.assert_array_equal(getattr(one, name)[order], getattr(other, name))
-
-
 def test_an_input_that_has_its_label_gets_no_prototype_and_keeps_half_of_its_lead(base, rows, demand):
     radius = patches_of(base, [demand], rows).radii[0]
     near = (demand.query + np.float32(0.25 * radius)).astype(np.float32)
@@ -221,13 +194,6 @@ def test_kept_inputs_keep_their_answers_within_reach_of_a_patch(base, rows, dema
     patches = patches_of(base, [demand, Demand(query=near, label=answer, kind="keep")], rows)
     assert patches.radii[0] < radius
     assert int(patches.outputs(base, near[None])[0].argmax()) == answer
-
-
-def test_two_labels_for_one_input_are_a_conflict_that_names_both_and_their_distance(base, rows, demand):
-    answer = int(base.states(demand.query[None]).outputs[0].argmax())
-    other = ({0, 1, 2} - {demand.label, answer}).pop()
-    with pytest.raises(PatchConflictError, match=r"row 0 and row 7 \(distance 0\)"):
-        solve(base, [demand, Demand(query=demand.query, label=other, name="row 7")], rows)
 
 
 @pytest.mark.parametrize(("criterion", "amount"), [("wins", 2.0), ("margin", 0.5), ("confidence", 0.9)])
@@ -287,14 +253,6 @@ def test_values_are_the_nearest_to_those_alone_with_which_all_hold_and_lists_wit
     assert all(one.is_met(row) for one, row in zip(demands, patches.outputs(base, queries), strict=True))
 
 
-def test_a_list_whose_values_are_far_from_those_alone_is_solved(base):
-    generator = np.random.default_rng(5)
-    queries, labels = generator.normal(0, 0.5, (10, 4)).astype(np.float32), generator.integers(0, 3, 10).tolist()
-    demands = [Demand(query=query, label=label, radius_given=0.5) for query, label in zip(queries, labels, strict=True)]
-    outputs = patches_of(base, demands).outputs(base, queries)
-    assert all(one.is_met(row) for one, row in zip(demands, outputs, strict=True))
-
-
 def test_a_regression_gets_its_targets_and_no_prediction_gets_worse_than_the_tolerance():
     base = network(classes=2)
     inputs = rows_of(base).inputs
@@ -335,13 +293,6 @@ def test_a_regression_keeps_an_answer_within_the_tolerance_while_another_is_patc
     change = np.abs(patched[1] - outputs[1]).max()
     assert change <= 0.01 * (1 if rows is None else outputs[2:].std())
     assert change > 0 or radius is None  # a radius that is chosen may be too small to change it at all
-
-
-def test_rows_that_occur_many_times_do_not_make_the_largest_radius_zero(base, rows, demand):
-    right = Rows(base, np.repeat(rows.inputs[:20], 20, 0), np.repeat(rows.targets[:20], 20))
-    once = Rows(base, rows.inputs[:20], rows.targets[:20])
-    radius = patches_of(base, [demand], right).radii[0]
-    assert radius == pytest.approx(patches_of(base, [demand], once).radii[0], rel=0.2)
 
 
 def test_a_row_of_equal_logits_stands_in_the_way_of_no_patch(base, rows, demand):
