@@ -238,7 +238,7 @@ def _write_item(
         save_figure(stored_drawing(item.figure, results, runs, data_dir).figure, paths[0], overwrite=True)
         return paths
     from idwbench.report.leaderboard import leaderboard
-    from idwbench.report.reports import report_tables, tables_of
+    from idwbench.report.reports import table, tables_of
 
     if item.capacity:
         from idwbench.report.lookups import capacity_tables
@@ -247,7 +247,7 @@ def _write_item(
     if "split" in item.options:
         return _write_tables([leaderboard(runs, intervals=True, **item.options)], paths)
     intervals = not item.options and tables_of(runs) != "dual_form"
-    return _write_tables(report_tables(runs, intervals=intervals, **item.options), paths)
+    return _write_tables(table(runs, intervals=intervals, **item.options).tables, paths)
 
 
 def _write_claims(publication: Publication, results: Results, target: Path) -> list[Path]:

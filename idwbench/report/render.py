@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,6 +9,8 @@ from html import escape
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal, get_args
+
+import pandas
 
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.report.labels import setting_names
@@ -226,12 +226,8 @@ def _csv(tables: Sequence[Table]) -> str:
     records = [table.flat(record) for table in tables for record in table.records()]
     parameters = dict.fromkeys(name for record in records for name in record.get("parameters", ()))
     records = [_with_parameters(record, parameters) for record in records]
-    names = setting_names(records)
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows([_field(record.get(name)) for name in names] for record in records)
-    return stream.getvalue()
+    fields = [{name: _field(value) for name, value in record.items()} for record in records]
+    return pandas.DataFrame(fields, columns=setting_names(fields), dtype=object).to_csv(index=False, lineterminator="\n")
 
 
 def _with_parameters(record: Mapping[str, Any], parameters: Iterable[str]) -> dict[str, Any]:

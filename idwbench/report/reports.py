@@ -22,7 +22,7 @@ from idwbench.runs.dataset_base import Task
 from idwbench.runs.kinds.models import MODELS
 from idwbench.runs.metrics import HEADLINES
 
-__all__ = ["Report", "leaderboard", "report_tables", "select_runs", "table", "tables_of"]
+__all__ = ["Report", "leaderboard", "select_runs", "table", "tables_of"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Report:
 
 
 def table(
-    results: Results,
+    results: Results | Runs,
     name: str | None = None,
     *,
     metric: str | None = None,
@@ -61,8 +61,11 @@ def table(
 ) -> Report:
     """Return the tables of a sweep or data set, with mean ± sample standard deviation over seeds.
 
+    Multilayer perceptrons alone have the tables of the dual form; runs that compare patches, or study the memory of a
+    perceptron, have tables of these, unless a metric is given.
+
     Args:
-        results: The database.
+        results: The database, or runs of it, from which nothing is selected.
         name: The sweep or data set; it may be left out if the database has a single data set.
         metric: The metric, by default that of the task.
         split: The split that a table by data set shows.
@@ -74,8 +77,19 @@ def table(
     Raises:
         ConfigError: unknown name, method or metric, or no run is left.
     """
-    runs = select_runs(results, name, methods, prototypes, metric=metric)
-    return Report(tuple(report_tables(runs, metric, split, by_dataset=by_dataset, intervals=intervals)))
+    runs = results
+    if isinstance(results, Results):
+        runs = select_runs(results, name, methods, prototypes, metric=metric)
+    kind = "sections" if metric else tables_of(runs)
+    if by_dataset:
+        return Report(side_by_side(summarise(runs, metric), split))
+    if kind == "dual_form" and not intervals:
+        return Report(dual_form(runs))
+    if kind == "memory":
+        return Report(memory_tables(runs))
+    if kind == "repairs":
+        return Report(repair_tables(runs))
+    return Report(section_tables(summarise(runs, metric, intervals=intervals)))
 
 
 def leaderboard(
@@ -180,35 +194,3 @@ def tables_of(runs: Runs) -> Literal["dual_form", "memory", "repairs", "sections
     if any(model.kind == "memory_study" for model in models):
         return "memory"
     return "repairs" if any(getattr(model, "compare", False) for model in models) else "sections"
-
-
-def report_tables(
-    runs: Runs,
-    metric: str | None = None,
-    split: str | None = None,
-    *,
-    by_dataset: bool = False,
-    intervals: bool = False,
-) -> Sequence[Table]:
-    """Return the tables of some runs: of multilayer perceptrons alone that of the dual form, else of sections.
-
-    Runs that compare patches, or study the memory of a perceptron, have tables of these, unless a metric is given.
-
-    Args:
-        runs: Stored runs, such as those from `select_runs`.
-        metric: The name of a metric, by default that of each task.
-        split: The split that a table by data set shows.
-        by_dataset: Whether a table has a column for each data set.
-        intervals: Whether to compute 95 % intervals of the means.
-
-    Raises:
-        ConfigError: no run has the metric, or none on that split.
-    """
-    if by_dataset:
-        return side_by_side(summarise(runs, metric), split)
-    kind = "sections" if metric else tables_of(runs)
-    if kind == "dual_form" and not intervals:
-        return dual_form(runs)
-    if kind == "memory":
-        return memory_tables(runs)
-    return repair_tables(runs) if kind == "repairs" else section_tables(summarise(runs, metric, intervals=intervals))

@@ -38,7 +38,6 @@ from idwbench.report.tables import (
     DIVERGED,
     MARKED,
     MISSING,
-    MODEL_COLUMNS,
     N_RUNS,
     REMOVABLE,
     ROW_COLUMNS,
@@ -46,7 +45,7 @@ from idwbench.report.tables import (
     RowColumn,
     Table,
     caption,
-    nonempty,
+    model_columns,
     row_columns,
     row_record,
     statistic_columns,
@@ -78,6 +77,7 @@ class Section:
     """One data set under one protocol.
 
     Attributes:
+        title: One line with data set and protocol.
         data: The label of the data set, and its settings that tell it from others.
         protocol: The settings of the protocol that have no default or differ from it.
         config: The settings of the first run; of several data sets that differ only in their seed, with the first.
@@ -88,6 +88,7 @@ class Section:
         data_seeds: The seeds of those data sets, over which the statistics are; empty if they are over seeds of runs.
     """
 
+    title: str
     data: str
     protocol: str
     config: RunConfig
@@ -96,12 +97,6 @@ class Section:
     notes: tuple[str, ...]
     notes_on_runs: tuple[str, ...]
     data_seeds: tuple[int, ...]
-
-    @property
-    def title(self) -> str:
-        """One line with data set and protocol."""
-        seeds = f"{len(self.data_seeds)} seeds of the data" if self.data_seeds else ""
-        return " · ".join(filter(None, (self.data, seeds, self.protocol)))
 
     @property
     def is_tested(self) -> bool:
@@ -172,7 +167,9 @@ def _section(data: str, metric: str, table: pandas.DataFrame, *, intervals: bool
     runs = tuple(run_notes(ordered, table, metric, seeds=False))
     sources = [name for name, fact, _ in _PUBLISHED if metric == "accuracy" and any(map(fact, ordered))]
     notes = (*runs, *tests, *reference_notes(config.dataset.name, config.protocol, sources))
-    return Section(data, protocol, config, metric, tuple(ordered), notes, runs, table.data_seeds.iloc[0])
+    seeds = table.data_seeds.iloc[0]
+    title = " · ".join(filter(None, (data, f"{len(seeds)} seeds of the data" if seeds else "", protocol)))
+    return Section(title, data, protocol, config, metric, tuple(ordered), notes, runs, seeds)
 
 
 def _order(config: RunConfig, label: str, data_seeds: Sequence[int]) -> tuple[object, ...]:
@@ -202,7 +199,7 @@ def section_tables(sections: Sequence[Section]) -> tuple[Table, ...]:
         rows, metric = section.rows, section.metric
         splits = present_splits(row.statistics for row in rows) or ("test",)
         known = {split: [row.statistics.get(split) for row in rows] for split in splits}
-        columns = [*row_columns(rows, *MODEL_COLUMNS, N_RUNS)]
+        columns = [*model_columns(rows), *row_columns(rows, N_RUNS)]
         columns += statistic_columns(metric, known, {*known} - {"train"} or known)
         columns += row_columns(rows, *ROW_COLUMNS)
         columns += row_columns(rows, *(_PUBLISHED if metric == "accuracy" else ()), DIVERGED)
@@ -273,16 +270,12 @@ def by_dataset(sections: Sequence[Section], split: str | None = None) -> tuple[T
     if len(sections) > 1:
         parts[-1].append(Column("rank", "mean rank", _ranks([*measured.values()], metric), numeric=True))
     shown = [*models.values()]
-    counts = [str(row.model.prototypes or MISSING) for row in shown]
-    first = nonempty(
-        [*row_columns(shown, *MODEL_COLUMNS[:2]), Column("prototypes", "prototypes", counts, numeric=True)]
-    )
     protocols = {section.protocol for section in sections}
     title = " · ".join([count_label(len(sections), "data set"), *(protocols if len(protocols) == 1 else [])])
     seeds = {row.n for row in every if row.n}
     has_spread = max(seeds, default=1) > 1
     over = f", mean ± sample standard deviation over {range_label(seeds)} seeds" if has_spread else ""
-    tables = []
+    tables, first = [], model_columns(shown)
     for part in parts:
         marks = f"{MARKED}best mean of the data set" if any(any(column.best) for column in part) else ""
         about = f"Metric: {metric_label(metric)} on the split {split}{over}{marks}."

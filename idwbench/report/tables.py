@@ -19,7 +19,6 @@ __all__ = [
     "DIVERGED",
     "MARKED",
     "MISSING",
-    "MODEL_COLUMNS",
     "N_RUNS",
     "REMOVABLE",
     "ROW_COLUMNS",
@@ -30,6 +29,7 @@ __all__ = [
     "caption",
     "line_columns",
     "line_records",
+    "model_columns",
     "nonempty",
     "row_columns",
     "row_record",
@@ -41,10 +41,8 @@ __all__ = [
 MISSING = "–"
 MARKED = "; bold: "  # text without bold has a star
 
-_TEXTS = ("method", "setting")
 _HEADERS = {
     "model": "kind",
-    "setting": "parameters",
     "plugin_sha256": "plugin",
     "dataset_seed": "data seed",
     "dataset_sha256": "sha256",
@@ -151,19 +149,20 @@ def statistic_columns(
             yield Column(f"{name} interval", f"{name} 95 % interval", texts, numeric=True)
 
 
-def _setting(row: Row) -> str:
-    """Return the label of the parameters; of all runs of the table that of a plugin's method depends on the others."""
-    others = [config.model for config in row.table.config] if row.model.plugin_sha256 else []
-    return parameters_labels([row.model, *others])[0]
+def model_columns(rows: Sequence[Row]) -> tuple[Column, ...]:
+    """Return the columns with content of the method, its parameters and the number of prototypes."""
+    models = [row.model for row in rows]
+    counts = [str(model.prototypes or _ALL.get(model.kind, MISSING)) for model in models]
+    columns = (
+        Column("method", "method", [model.method for model in models]),
+        Column("setting", "parameters", parameters_labels(models)),
+        Column("prototypes", "prototypes", counts, numeric=True),
+    )
+    return nonempty(columns)
 
 
 # Facts of rows: the name in CSV and JSON, the fact, and what tables show of it.
 RowColumn = tuple[str, Callable[[Row], Any], Callable[[Any], str]]
-MODEL_COLUMNS: list[RowColumn] = [
-    ("method", lambda row: row.model.method, str),
-    ("setting", _setting, str),
-    ("prototypes", lambda row: row.model.prototypes or _ALL.get(row.model.kind, MISSING), str),
-]
 N_RUNS: RowColumn = ("n", lambda row: row.n, str)
 DIVERGED: RowColumn = ("diverged", lambda row: row.n_diverged, lambda n: str(n or ""))
 ROW_COLUMNS: list[RowColumn] = [
@@ -176,7 +175,7 @@ def row_columns(rows: Sequence[Row], *facts: RowColumn) -> Iterator[Column]:
     for name, fact, text in facts:
         texts = [text(fact(row)) for row in rows]
         if any(text not in ("", MISSING) for text in texts):
-            yield Column(name, _HEADERS.get(name, name.replace("_", " ")), texts, name not in _TEXTS)
+            yield Column(name, _HEADERS.get(name, name.replace("_", " ")), texts, numeric=True)
 
 
 class Line(NamedTuple):

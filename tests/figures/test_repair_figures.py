@@ -11,7 +11,7 @@ from stored_runs import run_result, stored_run
 from idwbench import Results, run_config
 from idwbench.errors import ConfigError
 from idwbench.report.render import render
-from idwbench.report.reports import report_tables, select_runs
+from idwbench.report.reports import select_runs, table
 from idwbench.runs.metrics import PATCH_MEASURES, PATCH_WAYS
 
 WAYS = ("unpatched", "local", "fine_tuning")
@@ -83,7 +83,7 @@ def test_runs_without_a_comparison_are_refused_and_heads_have_no_lines_by_number
 
 def test_a_report_of_comparisons_has_two_tables_of_ways_for_each_model():
     runs = [compared(seed) for seed in range(3)]
-    alone, together = report_tables(runs)
+    alone, together = table(runs).tables
     assert alone.title == f"mnist · {runs[0].config.model.label} · 40 wrong inputs one at a time"
     assert together.title.endswith("40 wrong inputs in one network")
     cells = {column.name: column.texts for column in alone.columns}
@@ -97,8 +97,8 @@ def test_a_report_of_comparisons_has_two_tables_of_ways_for_each_model():
 
 
 def test_a_metric_of_a_comparison_has_the_table_of_any_metric():
-    (table,) = report_tables([compared(seed) for seed in range(2)], "better")
-    assert {"local", "fine_tuning", "unpatched"} <= {column.name for column in table.columns}
+    (shown,) = table([compared(seed) for seed in range(2)], metric="better").tables
+    assert {"local", "fine_tuning", "unpatched"} <= {column.name for column in shown.columns}
 
 
 def test_comparisons_of_networks_which_have_an_accuracy_too_are_read_whole(tmp_path):
@@ -107,5 +107,5 @@ def test_comparisons_of_networks_which_have_an_accuracy_too_are_read_whole(tmp_p
     results = Results(tmp_path / "results.db")
     results.lease(results.register_sweep("heads", "", "name: heads", [config]))
     results.finish([run_result(config, metrics=metrics)], data_sha256="0" * 64)
-    alone, _ = report_tables(select_runs(results, "heads"))
+    alone, _ = table(select_runs(results, "heads")).tables
     assert alone.title.endswith("40 wrong inputs one at a time")

@@ -8,7 +8,7 @@ import pytest
 from stored_runs import columns, stored_run
 
 from idwbench.report.render import render
-from idwbench.report.reports import report_tables
+from idwbench.report.reports import table as report
 from idwbench.report.studies import dual_form, memory_tables
 from idwbench.runs.metrics import ATTENDED_PLACES
 
@@ -182,7 +182,7 @@ def test_masks_have_a_row_for_each_way_in_one_order_and_distances_from_the_netwo
 def test_limits_have_a_row_for_each_number_of_slots_and_a_column_for_each_rule():
     runs = [limited(seed, keep, n, n / 100) for seed in (0, 1) for n in (50, 3) for keep in ("top", "merged")]
     runs += [masked(0), limited(0, "recent", 50, 0.125)]
-    masks, accuracy, same, attention = report_tables(runs)
+    masks, accuracy, same, attention = report(runs).tables
     lines = cells(accuracy)
     assert [(line["slots"], line["top"], line["merged"]) for line in lines] == [
         ("3", "4.00 ± 1.41", "4.00 ± 1.41"),
