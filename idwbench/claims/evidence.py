@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from idwbench.attention.records import parameters_label
 from idwbench.attention.scores import METHODS
-from idwbench.claims.definitions import Series, difference
+from idwbench.claims.findings import Series, difference
 from idwbench.errors import ResultsError
 from idwbench.report.labels import count_label
 from idwbench.report.references import PAPER_METHODS, PAPER_PARAMETERS
@@ -20,7 +20,7 @@ from idwbench.results.records import RESULT_STATES
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.datasets import parse_dataset
-from idwbench.runs.metrics import HEADLINES
+from idwbench.runs.metrics import HEADLINES, METRICS
 
 __all__ = ["MNIST", "RIVALS", "SPLIT", "TWO_MOONS", "Arrays", "Evidence", "Model"]
 
@@ -78,7 +78,7 @@ class Evidence:
     def best_metric(
         self, name: str, dataset: str, metric: str, split: str = "test", *, epochs: int | None = None, **model: Any
     ) -> Series:
-        """Return a metric of the settings that are best by validation; the name of the series is `name`.
+        """Return a metric of the settings that are best by validation, shares in percent, as a series called `name`.
 
         `model` are settings that the model must have, and `epochs` those of its protocol. Of those that they leave
         open, and of the data, the combination with the most complete runs counts, of several that with the best mean
@@ -93,10 +93,10 @@ class Evidence:
 
         wanted = self.complete(dataset, lambda config: epochs in (None, config.protocol.epochs), **model)
         rows = max(wanted, key=rank, default=_NO_RUNS)
-        return _series(name, rows, _column(rows, split, metric))
+        return _series(name, rows, _in_percent(rows, split, metric))
 
     def over_splits(self, name: str, dataset: str, metric: str, split: str = "test", **settings: Any) -> Series:
-        """Return a metric of the runs with these settings by the seed of the data; the name of the series is `name`.
+        """Return a metric of the runs with these settings by the seed of the data, as `best_metric` returns it.
 
         `settings` are those of `run_config`; what is not given has its default. Of several runs on one split that with
         the lowest seed counts.
@@ -106,7 +106,7 @@ class Evidence:
         values: dict[int, float] = {}
         for one, rows in self._settings(dataset).values():
             if (one.model.identity(), one.protocol.identity(), one.dataset.identity("seed")) == wanted:
-                numbers = _series(name, rows, _column(rows, split, metric)).values
+                numbers = _series(name, rows, _in_percent(rows, split, metric)).values
                 if numbers:
                     values[one.dataset.seed] = numbers[min(numbers)]
         return Series(name, values)
@@ -157,6 +157,11 @@ def _identity(config: RunConfig) -> str:
 def _column(rows: pandas.DataFrame, split: str, metric: str) -> pandas.Series[float]:
     """Return a metric of runs, NaN where they lack it."""
     return rows.get((split, metric), math.nan * rows.seed)
+
+
+def _in_percent(rows: pandas.DataFrame, split: str, metric: str) -> pandas.Series[float]:
+    """Return a metric of runs as tables show it."""
+    return (100 if METRICS[metric].percent else 1) * _column(rows, split, metric)
 
 
 def _series(name: str, rows: pandas.DataFrame, numbers: Iterable[float | None], what: str = "") -> Series:

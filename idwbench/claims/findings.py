@@ -1,27 +1,38 @@
-"""Comparisons of a claim, and findings: what each of them shows."""
+"""What a claim is, the series of numbers that its rule compares, and what comparisons show."""
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from idwbench.claims.definitions import Series
 from idwbench.report.statistics import ALPHA
+
+if TYPE_CHECKING:
+    from idwbench.claims.evidence import Evidence
 
 __all__ = [
     "MIN_SEEDS",
+    "Claim",
     "Comparison",
     "Finding",
+    "Kind",
+    "Origin",
     "Outcome",
+    "Publication",
+    "Rule",
+    "Series",
     "bounded",
+    "claim",
+    "combine",
+    "difference",
     "findings",
-    "interval_label",
     "mean_label",
-    "number_label",
     "other_verdict",
     "outcome_label",
     "remark",
@@ -29,6 +40,9 @@ __all__ = [
     "telling",
 ]
 
+Origin = Literal["paper", "review", "open question"]
+Kind = Literal["empirical", "by formula"]
+Publication = Literal["paper", "family", "prototypes"]
 Outcome = Literal["refuted", "not enough runs", "undecided", "supported"]
 # The first outcome that a finding of a claim has decides.
 _ORDER: tuple[Outcome, ...] = ("refuted", "not enough runs", "undecided", "supported")
@@ -37,6 +51,102 @@ MIN_SEEDS = 5
 _TIE = 1e-12
 # Units that are written with two decimals, and whether with a sign, as differences are.
 _DECIMAL_UNITS = {"points": True, "%": False}
+# Returns comparisons and findings, all of which must support the claim, and remarks, which do not affect the verdict.
+Rule = Callable[["Evidence"], "Sequence[Comparison | Finding | str]"]
+_PREFIXES: dict[str, Origin] = {"review": "review", "open": "open question"}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim of the paper or of a review of it, or one answer to a question that they leave open.
+
+    Attributes:
+        number: From 1, in the order of tables.
+        statement: The claim in one sentence.
+        source: Where in arXiv 2310.18805 it stands; ``review: …`` or ``open: …`` of others.
+        test: How it is judged, in one or two sentences.
+        rule: Returns comparisons, findings and remarks.
+        sweeps: Names of the sweeps that supply its runs; empty if it is computed from formulas.
+        publication: The publication that has its verdict, and the folder of its sweeps.
+    """
+
+    number: int
+    statement: str
+    source: str
+    test: str
+    rule: Rule
+    sweeps: tuple[str, ...] = ()
+    publication: Publication = "paper"
+
+    @property
+    def origin(self) -> Origin:
+        """Whose claim it is."""
+        return _PREFIXES.get(self.source.partition(":")[0], "paper")
+
+    @property
+    def kind(self) -> Kind:
+        """Whether it is about the results of training, or follows from formulas, whatever is trained."""
+        return "empirical" if self.sweeps else "by formula"
+
+    @property
+    def sweep_files(self) -> tuple[str, ...]:
+        """The files of the sweeps, relative to the repository."""
+        return tuple(f"sweeps/{self.publication}/{name}.yaml" for name in self.sweeps)
+
+
+def claim(number: int, source: str, *sweeps: str, publication: Publication | None = None) -> Callable[[Rule], Claim]:
+    """Return a decorator that makes a claim of its rule; by default the family has the open questions.
+
+    The first paragraph of the rule's docstring is the statement of the claim, the second says how it is judged. There
+    a name in braces stands for a constant of the module.
+    """
+
+    def decorate(rule: Rule) -> Claim:
+        text = (inspect.getdoc(rule) or "\n\n").format_map(vars(sys.modules[rule.__module__]))
+        statement, test = (" ".join(part.split()) for part in text.split("\n\n", 1))
+        place = publication or ("family" if source.startswith("open") else "paper")
+        return Claim(number, statement, source, test, rule, sweeps, place)
+
+    return decorate
+
+
+@dataclass(frozen=True)
+class Series:
+    """The finite values of one quantity by seed.
+
+    Attributes:
+        name: What was measured, such as ``idw, 16 prototypes``.
+        lack: Why values are missing, such as ``10 runs without coverage``; may be empty.
+        parts: The series that it was computed from.
+    """
+
+    name: str
+    values: Mapping[int, float]
+    lack: str = ""
+    parts: tuple[Series, ...] = ()
+
+    def missing(self, minimum: int) -> tuple[str, ...]:
+        """Return what is missing for `minimum` values, one text for each series that was measured."""
+        if self.parts:
+            texts = dict.fromkeys(text for part in self.parts for text in part.missing(minimum))
+            if texts or len(self.values) >= minimum:
+                return tuple(texts)
+        elif len(self.values) >= minimum:
+            return ()
+        has = f"{self.name}: {len(self.values)} of {minimum} seeds"
+        return (f"{has} ({self.lack})" if self.lack else has,)
+
+
+def combine(name: str, function: Callable[..., float], *parts: Series) -> Series:
+    """Return the function of the parts' values for each seed that all of them have."""
+    seeds = sorted(set.intersection(*(set(part.values) for part in parts)))
+    values = {seed: function(*(part.values[seed] for part in parts)) for seed in seeds}
+    return Series(name, {seed: value for seed, value in values.items() if math.isfinite(value)}, parts=parts)
+
+
+def difference(name: str, first: Series, second: Series) -> Series:
+    """Return first − second for each common seed."""
+    return combine(name, lambda one, other: one - other, first, second)
 
 
 @dataclass(frozen=True)
@@ -71,6 +181,15 @@ class Finding:
     missing: tuple[str, ...] = ()
     clearance: float | None = None
     level: float | None = None
+
+    @property
+    def text(self) -> str:
+        """What it shows: ``idw − inv_dist: +0.86 points [0.48, 1.31]``; the label alone without data."""
+        if self.effect is None:
+            return self.label
+        effect = f"{self.label}: {_plain(self.effect, self.unit)} {self.unit}".rstrip()
+        ends = ", ".join(_plain(end, self.unit).removeprefix("+") for end in self.interval or ())
+        return f"{effect} [{ends}]" if ends else effect
 
 
 @dataclass(frozen=True)
@@ -107,16 +226,11 @@ class Comparison:
         outcome: Outcome = "supported" if clearance > _TIE else "undecided"
         if high <= self.above + _TIE or low >= self.below - _TIE:
             outcome = "refuted"
-        where = f"{finding.label}: {number_label(mean, self.unit)} {interval_label(interval, self.unit)}"
+        clearance /= max(high - low, _TIE)
+        finding = replace(finding, interval=interval, outcome=outcome, clearance=clearance, level=level)
         allows = ", and the interval allows both" * (outcome == "undecided")
-        return replace(
-            finding,
-            interval=interval,
-            outcome=outcome,
-            reason="" if outcome == "supported" else f"{where}, claimed {self.bound}{allows}",
-            clearance=clearance / max(high - low, _TIE),
-            level=level,
-        )
+        reason = f"{finding.text}, claimed {self.bound}{allows}"
+        return finding if outcome == "supported" else replace(finding, reason=reason)
 
 
 def t_interval(values: Sequence[float], level: float) -> tuple[float, float]:
@@ -137,7 +251,7 @@ def bounded(label: str, numbers: Iterable[float], sign: str, bound: float) -> Fi
     if passes.all():
         return finding
     where = f"at {(~passes).sum():,} of {finding.n:,} points"
-    reason = f"{label}: {number_label(finding.effect)}, claimed {finding.bound} ({where})"
+    reason = f"{finding.text}, claimed {finding.bound} ({where})"
     return replace(finding, outcome="refuted", reason=reason)
 
 
@@ -167,23 +281,12 @@ def other_verdict(title: str, comparisons: Sequence[Comparison]) -> list[str]:
     first = telling(findings(comparisons))[0]
     if first.outcome == "not enough runs":
         return []
-    numbers = f"{number_label(first.effect, first.unit)} {interval_label(first.interval, first.unit)}"
-    return [f"{title}: {outcome_label(first.outcome)} ({first.label}: {numbers})."]
+    return [f"{title}: {outcome_label(first.outcome)} ({first.text})."]
 
 
 def outcome_label(outcome: Outcome) -> str:
     """Return the verdict on a claim that an outcome decides."""
     return {"refuted": "does not hold", "supported": "holds"}.get(outcome, outcome)
-
-
-def number_label(number: float | None, unit: str = "") -> str:
-    """Return ``+0.86 points``, ``88.20 %``, or three significant digits without unit."""
-    return "" if number is None else f"{_plain(number, unit)} {unit}".rstrip()
-
-
-def interval_label(interval: tuple[float, float] | None, unit: str = "") -> str:
-    """Return ``[0.48, 1.31]``, or an empty text without an interval."""
-    return "" if interval is None else f"[{', '.join(_plain(end, unit).removeprefix('+') for end in interval)}]"
 
 
 def mean_label(series: Series, *, sign: bool = False) -> str:
@@ -192,12 +295,10 @@ def mean_label(series: Series, *, sign: bool = False) -> str:
     return ("+" if sign and mean > 0 else "") + _plain(mean, "")
 
 
-def remark(
-    title: str, template: str, series: Mapping[str, Series], separator: str = ", ", *, sign: bool = False
-) -> list[str]:
+def remark(title: str, template: str, series: Mapping[str, Series], *, sign: bool = False) -> list[str]:
     """Return one text with the means of the series that have values, each with its name in `template`, or none."""
     means = {name: mean_label(one, sign=sign) for name, one in series.items() if one.values}
-    shown = separator.join(template.format(name=name, mean=mean) for name, mean in means.items())
+    shown = ", ".join(template.format(name=name, mean=mean) for name, mean in means.items())
     return [f"{title}: {shown}."] if shown else []
 
 

@@ -8,9 +8,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.claims.definitions import claim
 from idwbench.claims.evidence import Evidence
-from idwbench.claims.findings import Finding, bounded
+from idwbench.claims.findings import Finding, bounded, claim
 
 __all__: list[str] = []
 

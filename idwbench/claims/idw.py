@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.claims.definitions import Series, claim, combine, difference
 from idwbench.claims.evidence import MNIST, SPLIT, TWO_MOONS, Arrays, Evidence
-from idwbench.claims.findings import Comparison, other_verdict, remark
+from idwbench.claims.findings import Comparison, Series, claim, combine, difference, other_verdict, remark
 
 __all__ = ["AUTHORS", "EPSILONS", "KEPT", "POWERS", "far_influence_ratio", "other_sizes", "rank_correlation", "reach"]
 

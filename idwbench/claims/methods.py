@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.claims.definitions import Series, claim, combine
 from idwbench.claims.evidence import MNIST, RIVALS, TWO_MOONS, Arrays, Evidence
-from idwbench.claims.findings import Comparison, remark
+from idwbench.claims.findings import Comparison, Series, claim, combine, remark
 from idwbench.runs.datasets import parse_dataset
 
 __all__ = ["NEIGHBOURS", "SUBSTANTIAL", "neighbour_distance", "uniform_neighbour_distance"]

@@ -1,7 +1,9 @@
-"""Questions that the paper or its reviewers leave open, stated as claims: 25 to 33.
+"""Questions that the paper or its reviewers leave open, stated as claims: 25 to 40.
 
-Attention in depth, prototypes and patches on learned features, cost, and recall. Other learning rates than the best one
-by validation do not count.
+Attention in depth, prototypes and patches on learned features, cost, and recall, 25 to 33: other learning rates than
+the best one by validation do not count. When prototypes form, 34 to 40, on the runs of the sweep formation_digits:
+twenty prototypes on ten splits of digits; one setting at a time differs from `idw` with p = 2 and ε = 0.001, 50 epochs
+of Adam at the learning rate 0.01, in batches of 16, from keys about the mean of the data and values of zero.
 """
 
 from __future__ import annotations
@@ -9,9 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from idwbench.attention.records import LEARNED_NUMBERS
-from idwbench.claims.definitions import Series, claim, combine, difference
 from idwbench.claims.evidence import Evidence
-from idwbench.claims.findings import Comparison, mean_label
+from idwbench.claims.findings import Comparison, Publication, Series, claim, combine, difference, mean_label, remark
 from idwbench.claims.idw import AUTHORS, other_sizes
 from idwbench.report.lookups import lookup_capacities
 from idwbench.runs.config import RunConfig
@@ -73,9 +74,7 @@ def prototype_head_keeps_accuracy(evidence: Evidence) -> list[Comparison]:
     """
     compared = []
     for encoder, depth in _DEPTHS.items():
-        model: dict[str, Any] = {"kind": "network", "encoder": encoder, "depth": depth, **_FIXED}
-        heads = [{**model, "head": head} for head in ("idw", "linear")]
-        pair = (evidence.best_metric(f"{one['head']} head", "digits", "accuracy", **one) for one in heads)
+        pair = (_head(evidence, encoder, "accuracy", "test", head, depth=depth) for head in ("idw", "linear"))
         compared.append(_keeps_accuracy(f"idw − linear head, {encoder}", *pair))
     return compared
 
@@ -95,7 +94,7 @@ def head_keys_look_like_data(evidence: Evidence) -> list[Comparison]:
         relative = combine(name, lambda key, coverage, ratio: key * ratio / coverage, *parts)
         compared.append(Comparison(relative, below=1.0))
         name = f"keys with the class of their nearest image, {encoder}"
-        agreement = combine(name, lambda value: 100 * value, _head(evidence, encoder, "key_agreement"))
+        agreement = combine(name, float, _head(evidence, encoder, "key_agreement"))
         compared.append(Comparison(agreement, above=_AGREEMENT, unit="%"))
     return compared
 
@@ -108,7 +107,7 @@ def head_keys_cover_features(evidence: Evidence) -> list[Comparison]:
     """
     compared = []
     for encoder in _DEPTHS:
-        pair = (_head(evidence, encoder, "relative_coverage", head) for head in ("idw", "scaled_dot"))
+        pair = (_head(evidence, encoder, "relative_coverage", head=head) for head in ("idw", "scaled_dot"))
         less = difference(f"relative coverage, idw − scaled_dot head, {encoder}", *pair)
         compared.append(Comparison(less, below=0.0))
     return compared
@@ -127,10 +126,7 @@ def head_patches_are_low_impact(evidence: Evidence) -> list[Comparison | str]:
         for encoder in _DEPTHS:
             name = f"other test predictions changed by a patch, {encoder}"
             pairs = ((f"changed_{size}", "test"), ("accuracy", "test"), ("patched", "cases"))
-            model: dict[str, Any] = {"kind": "network", "encoder": encoder, "head": "idw", **_FIXED}
-            shares.append(
-                combine(name, _changed_share, *(evidence.best_metric(name, "digits", *pair, **model) for pair in pairs))
-            )
+            shares.append(combine(name, _changed_share, *(_head(evidence, encoder, *pair) for pair in pairs)))
         return [Comparison(share, below=_CHANGED, unit="%") for share in shares]
 
     return [*compared(AUTHORS), *other_sizes(compared)]
@@ -191,16 +187,18 @@ def recalls_more(evidence: Evidence) -> list[Comparison | str]:
     return compared
 
 
-def _head(evidence: Evidence, encoder: str, metric: str, head: str = "idw") -> Series:
+def _head(
+    evidence: Evidence, encoder: str, metric: str, split: str = "train", head: str = "idw", **settings: Any
+) -> Series:
+    """Return a metric of networks with a head on the learned features of digits."""
     name = f"{head} head, {encoder}: {metric.replace('_', ' ')}"
-    model: dict[str, Any] = {"kind": "network", "encoder": encoder, "head": head, **_FIXED}
-    return evidence.best_metric(name, "digits", metric, "train", **model)
+    model = {"kind": "network", "encoder": encoder, "head": head, **_FIXED, **settings}
+    return evidence.best_metric(name, "digits", metric, split, **model)
 
 
 def _keeps_accuracy(name: str, first: Series, second: Series) -> Comparison:
     """Return whether the first accuracy is less than `_POINTS` below the second."""
-    points = combine(name, lambda one, other: 100 * one - 100 * other, first, second)
-    return Comparison(points, above=-_POINTS, unit="points")
+    return Comparison(difference(name, first, second), above=-_POINTS, unit="points")
 
 
 def _changed_share(changed: float, accuracy: float, patched: float) -> float:
@@ -208,7 +206,7 @@ def _changed_share(changed: float, accuracy: float, patched: float) -> float:
 
     All wrong test inputs are patched, up to 100: their number gives that of the test inputs.
     """
-    return 100 * changed * (1 - accuracy) / patched if patched else float("nan")
+    return changed * (100 - accuracy) / patched if patched else float("nan")
 
 
 def _capacities(evidence: Evidence, **model: Any) -> dict[int, dict[int, float]]:
@@ -226,3 +224,120 @@ def _capacities(evidence: Evidence, **model: Any) -> dict[int, dict[int, float]]
     # Of tables with other numbers of queries those with the most runs count.
     largest = max(found, key=lambda one: sum(map(len, one.by_dimensions.values()))).by_dimensions
     return {d: {seed: capacity.items for seed, capacity in seeds.items()} for d, seeds in largest.items()}
+
+
+# When prototypes form
+
+_GAP = 10.0  # points
+_START = {"epochs": 50, "batch_size": 16, "learning_rate": 0.01}
+_PLACE: Publication = "prototypes"
+_SWEEP = "formation_digits"
+_INITIALISATIONS: dict[str, dict[str, Any]] = {
+    "mean": {},  # the default of idw
+    **{name: {"initialisation": name} for name in ("samples", "kmeans", "kaiming")},
+}
+_TRAININGS: dict[str, dict[str, Any]] = {
+    "Adam, rate 0.001": {"learning_rate": 0.001},
+    "Adam, rate 0.01": {},
+    "Adam, rate 0.1": {"learning_rate": 0.1},
+    "SGD, rate 0.1": {"optimizer": "sgd", "momentum": 0.9, "learning_rate": 0.1},
+    "SGD, rate 1": {"optimizer": "sgd", "momentum": 0.9, "learning_rate": 1.0},
+}
+_DISTANCES, _PRODUCTS = ("idw", "inv_dist", "neg_dist"), ("cosine", "scaled_dot", "fc_relu")
+
+
+@claim(34, "review: initialisation", _SWEEP, publication=_PLACE)
+def any_initialisation(evidence: Evidence) -> list[Comparison]:
+    """Keys of idw become prototypes from any initialisation.
+
+    Digits with 20 prototypes, keys that start about the mean, at samples, at centres of k-means, and without the data
+    (Kaiming): more than {_AGREEMENT:g} % of the keys have the class of their nearest training image.
+    """
+    return [_formed(evidence, name, **settings) for name, settings in _INITIALISATIONS.items()]
+
+
+@claim(35, "review: values", _SWEEP, publication=_PLACE)
+def any_values(evidence: Evidence) -> list[Comparison]:
+    """Keys of idw become prototypes from values of zero and from random values.
+
+    Digits with 20 prototypes, both: more than {_AGREEMENT:g} % of the keys have the class of their nearest training
+    image.
+    """
+    return [_formed(evidence, "values zero"), _formed(evidence, "values random", initial_values="random")]
+
+
+@claim(36, "review: optimizer", _SWEEP, publication=_PLACE)
+def any_optimizer(evidence: Evidence) -> list[Comparison]:
+    """Keys of idw become prototypes with Adam and with SGD, at any learning rate.
+
+    Digits with 20 prototypes, Adam at the rates 0.001, 0.01 and 0.1, SGD with momentum 0.9 at 0.1 and 1: more than
+    {_AGREEMENT:g} % of the keys have the class of their nearest training image.
+    """
+    return [_formed(evidence, name, **settings) for name, settings in _TRAININGS.items()]
+
+
+@claim(37, "review: batch", _SWEEP, publication=_PLACE)
+def any_batch_size(evidence: Evidence) -> list[Comparison]:
+    """Keys of idw become prototypes with any batch size.
+
+    Digits with 20 prototypes, batches of 1, 16 and 256: more than {_AGREEMENT:g} % of the keys have the class of their
+    nearest training image.
+    """
+    return [_formed(evidence, f"batch size {size}", batch_size=size) for size in (1, 16, 256)]
+
+
+@claim(38, "review: score", _SWEEP, publication=_PLACE)
+def scores_of_distances(evidence: Evidence) -> list[Comparison | str]:
+    """Scores of distances make prototypes, and dot products do not.
+
+    Digits with 20 prototypes, each from its own initialisation: more than {_AGREEMENT:g} % of the keys of idw,
+    inv_dist and neg_dist have the class of their nearest training image, and fewer of cosine, scaled_dot and fc_relu.
+    """
+    methods = (*_DISTANCES, *_PRODUCTS)
+    compared = [_formed(evidence, name, forms=name in _DISTANCES, method=name) for name in methods]
+    accuracy = {name: _split_metric(evidence, name, "accuracy", "test", method=name) for name in methods}
+    return [*compared, *remark("Test accuracy in %", "{name} {mean}", accuracy)]
+
+
+@claim(39, "review: score", _SWEEP, publication=_PLACE)
+def score_not_start(evidence: Evidence) -> list[Comparison]:
+    """The score decides whether the nearest key alone gives the answer, not the initialisation.
+
+    Digits with 20 prototypes, from keys about the mean and at samples, for both scores: test accuracy is less than
+    {_GAP:g} points above that of the nearest key alone for idw, and more for scaled_dot.
+    """
+    compared = []
+    for initialisation in ("mean", "samples"):
+        for method, bounds in (("idw", {"below": _GAP}), ("scaled_dot", {"above": _GAP})):
+            start = _INITIALISATIONS[initialisation] if method == "idw" else {"initialisation": initialisation}
+            settings = {"method": method, **start}
+            metrics = ("accuracy", "nearest_key_accuracy")
+            pair = (_split_metric(evidence, f"{method}, {name}", name, "test", **settings) for name in metrics)
+            less = difference(f"accuracy − that of the nearest key, {method} from {initialisation}", *pair)
+            compared.append(Comparison(less, unit="points", **bounds))
+    return compared
+
+
+@claim(40, "review: training", _SWEEP, publication=_PLACE)
+def in_the_first_epochs(evidence: Evidence) -> list[Comparison | str]:
+    """Prototypes form in the first epochs.
+
+    Digits with 20 prototypes, idw after 1 and 5 epochs in place of 50: more than {_AGREEMENT:g} % of the keys have the
+    class of their nearest training image.
+    """
+    epochs = {f"{n} epoch{'s' if n > 1 else ''}": n for n in (1, 5, 50)}
+    accuracy = {name: _split_metric(evidence, name, "accuracy", "test", epochs=n) for name, n in epochs.items()}
+    compared = [_formed(evidence, name, epochs=n) for name, n in epochs.items() if n < 50]
+    return [*compared, *remark("Test accuracy in %", "{mean} after {name}", accuracy)]
+
+
+def _formed(evidence: Evidence, name: str, *, forms: bool = True, **settings: Any) -> Comparison:
+    """Return whether enough keys have the class of their nearest training image; or fewer, where none should form."""
+    agreement = _split_metric(evidence, f"agreement, {name}", "key_agreement", **settings)
+    return Comparison(agreement, **{"above" if forms else "below": _AGREEMENT}, unit="%")
+
+
+def _split_metric(evidence: Evidence, name: str, metric: str, split: str = "train", **settings: Any) -> Series:
+    """Return a metric over splits of the data."""
+    given = {"method": "idw", "prototypes": 20, **_START, **settings}
+    return evidence.over_splits(name, "digits", metric, split, **given)

@@ -8,10 +8,9 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from idwbench.claims import formation, formulas, idw, methods, open_questions
-from idwbench.claims.definitions import Claim
+from idwbench.claims import formulas, idw, methods, open_questions
 from idwbench.claims.evidence import Evidence
-from idwbench.claims.findings import Finding, findings, interval_label, number_label, outcome_label, telling
+from idwbench.claims.findings import Claim, Finding, findings, outcome_label, telling
 from idwbench.report.tables import Column, Table
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
@@ -26,7 +25,7 @@ _METHOD = (
 )
 _COLOURS = {"holds": "green", "does not hold": "red", "undecided": "yellow", "not enough runs": "bright_black"}
 
-_THEMES = (formulas, idw, methods, open_questions, formation)
+_THEMES = (formulas, idw, methods, open_questions)
 _BY_THEME = (member for theme in _THEMES for member in vars(theme).values() if isinstance(member, Claim))
 CLAIMS = tuple(sorted(_BY_THEME, key=lambda claim: claim.number))
 
@@ -127,13 +126,6 @@ def claims_table(judgements: Sequence[Judgement]) -> Table:
     )
 
 
-def _effect(judgement: Judgement) -> str:
-    decisive = judgement.decisive
-    numbers = (number_label(decisive.effect, decisive.unit), interval_label(decisive.interval, decisive.unit))
-    effect = " ".join(filter(None, numbers))
-    return f"{decisive.label}: {effect}" if effect else decisive.label
-
-
 def _because(judgement: Judgement) -> str:
     reason = judgement.reason
     sentence = f"{reason}." if reason and not reason.endswith(".") else reason
@@ -148,7 +140,7 @@ _COLUMNS: tuple[tuple[str, Callable[[Judgement], str], dict[str, Any]], ...] = (
     ("kind", lambda judgement: judgement.claim.kind, {}),
     ("test", lambda judgement: judgement.claim.test, {"share": 0.17, "not_in": ("rich",)}),
     ("n", lambda judgement: f"{judgement.n:,}", {}),
-    ("effect", _effect, {"share": 0.13}),
+    ("effect", lambda judgement: judgement.decisive.text, {"share": 0.13}),
     ("verdict", lambda judgement: judgement.verdict, {"share": 0.07}),
     ("because", _because, {"share": 0.2, "is_below": True}),
     ("sweep", lambda one: ", ".join(one.claim.sweep_files), {"share": 0.1, "not_in": ("rich", "latex")}),

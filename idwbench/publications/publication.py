@@ -51,7 +51,7 @@ class Item(BaseModel, frozen=True, extra="allow"):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What else it has: arguments of `leaderboard` if they have a split, otherwise of `report_tables`.
+        """What else it has: arguments of `leaderboard` if they have a split, otherwise of `table`.
 
         Of a figure ``prototypes``, the number that its runs have.
         """

@@ -12,7 +12,7 @@ from idwbench.runs.config import RunConfig
 from idwbench.runs.dataset_base import DatasetConfig
 from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.kinds.scikit_learn import SCIKIT_LEARN_METHODS, ScikitLearnConfig
-from idwbench.runs.metrics import METRICS
+from idwbench.runs.metrics import METRICS, UNKNOWN_METRIC
 from idwbench.runs.settings import Settings
 
 __all__ = [
@@ -61,13 +61,10 @@ def range_label(numbers: Collection[int]) -> str:
 
 def metric_label(metric: str) -> str:
     """Return ``accuracy in %``, or ``rmse (lower is better)``."""
-    words = metric.replace("_", " ")
-    definition = METRICS.get(metric)
-    if definition is None:
-        return words
+    definition = METRICS.get(metric, UNKNOWN_METRIC)
     unit = " in %" if definition.percent else ""
     is_lower = definition.has_best and not definition.higher_is_better
-    return words + unit + (" (lower is better)" if is_lower else "")
+    return metric.replace("_", " ") + unit + (" (lower is better)" if is_lower else "")
 
 
 def value_label(metric: str, mean: float, other: float | None = None, between: str = " ± ") -> str:
@@ -76,9 +73,10 @@ def value_label(metric: str, mean: float, other: float | None = None, between: s
     Numbers of inputs have no decimals.
     """
     numbers = (mean,) if other is None else (mean, other)
-    if metric in METRICS and METRICS[metric].percent:
+    definition = METRICS.get(metric, UNKNOWN_METRIC)
+    if definition.percent:
         return between.join(f"{100 * number:.2f}" for number in numbers)
-    if metric in METRICS and METRICS[metric].is_count:
+    if definition.is_count:
         return between.join(f"{number:,.0f}" for number in numbers)
     largest = max(map(abs, numbers))
     form = f".{_SIGNIFICANT_DIGITS - 1}e" if largest else ".0f"

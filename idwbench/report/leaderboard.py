@@ -20,7 +20,7 @@ from idwbench.report.frame import (
     with_metric,
 )
 from idwbench.report.labels import constants_title, count_label, sortable, varying_settings
-from idwbench.report.statistics import compare, higher_is_better, mean_order, present_splits, with_intervals
+from idwbench.report.statistics import compare, mean_order, present_splits, with_intervals
 from idwbench.report.tables import (
     DIVERGED,
     MISSING,
@@ -35,7 +35,7 @@ from idwbench.report.tables import (
     setting_columns,
     statistic_columns,
 )
-from idwbench.runs.metrics import METRICS
+from idwbench.runs.metrics import METRICS, UNKNOWN_METRIC
 
 __all__ = ["best_by_validation", "leaderboard"]
 
@@ -124,7 +124,7 @@ def _table(
     splits = (split, *(other for other in present_splits(row.statistics for row in rows) if other != split))
     known = {split: [row.statistics.get(split) for row in rows] for split in splits}
     ranks = Column("rank", "rank", [MISSING if rank is None else str(rank) for rank, _ in board], numeric=True)
-    order = f"; sorted by {split}, {'highest' if higher_is_better(metric) else 'lowest'} first"
+    first = "highest" if METRICS.get(metric, UNKNOWN_METRIC).higher_is_better else "lowest"
     return Table(
         title="",
         columns=(
@@ -135,7 +135,7 @@ def _table(
             *row_columns(rows, *ROW_COLUMNS),
         ),
         groups=(None,) * len(board),
-        caption=caption(metric, rows, among, order),
+        caption=caption(metric, rows, among, f"; sorted by {split}, {first} first"),
         removable=tuple(name for name in REMOVABLE if name.split()[0] != split),
         records=lambda: [{"rank": rank, **row.settings, **row_record(row, metric)} for rank, row in board],
     )

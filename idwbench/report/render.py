@@ -227,7 +227,8 @@ def _csv(tables: Sequence[Table]) -> str:
     parameters = dict.fromkeys(name for record in records for name in record.get("parameters", ()))
     records = [_with_parameters(record, parameters) for record in records]
     fields = [{name: _field(value) for name, value in record.items()} for record in records]
-    return pandas.DataFrame(fields, columns=setting_names(fields), dtype=object).to_csv(index=False, lineterminator="\n")
+    table = pandas.DataFrame(fields, columns=setting_names(fields), dtype=object)
+    return str(table.to_csv(index=False, lineterminator="\n"))
 
 
 def _with_parameters(record: Mapping[str, Any], parameters: Iterable[str]) -> dict[str, Any]:

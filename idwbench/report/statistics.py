@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from idwbench.report.labels import range_label
-from idwbench.runs.metrics import METRICS
+from idwbench.runs.metrics import METRICS, UNKNOWN_METRIC
 
 __all__ = [
     "ALPHA",
@@ -22,7 +22,6 @@ __all__ = [
     "Interval",
     "Statistic",
     "compare",
-    "higher_is_better",
     "mean_interval",
     "mean_order",
     "present_splits",
@@ -153,18 +152,16 @@ def with_intervals(
 
 
 @lru_cache(maxsize=4096)  # large tables have few different sums
-def _tails(ranks: tuple[float, ...], positive: float) -> tuple[float, float]:
-    """Return the probabilities of a sum of positive ranks that is at least, and at most, the given one."""
+def _p_value(ranks: tuple[float, ...], positive: float) -> float:
+    """Return twice the smaller probability of a sum of positive ranks that is at least, or at most, the given one."""
     sums = np.zeros(1)
     for rank in ranks:
         sums = np.concatenate([sums, sums + rank])
-    return float((sums >= positive).mean()), float((sums <= positive).mean())
+    return min(1.0, 2 * float(min((sums >= positive).mean(), (sums <= positive).mean())))
 
 
-def signed_rank_p_value(
-    differences: Iterable[float], tie: float, alternative: Literal["two-sided", "greater"] = "two-sided"
-) -> float:
-    """Return the p-value of Wilcoxon's signed-rank test; 1 if all differences are zero.
+def signed_rank_p_value(differences: Iterable[float], tie: float) -> float:
+    """Return the p-value of Wilcoxon's two-sided signed-rank test; 1 if all differences are zero.
 
     Sizes that differ by at most `tie` share the mean of their ranks; up to `tie` is zero. W⁺ is the sum of the positive
     ranks, each of which has either sign with probability ½. Of up to 13 ranks, with ties or without, it is compared
@@ -180,9 +177,8 @@ def signed_rank_p_value(
     if len(ranks) > _MOST_ENUMERATED:
         from scipy.stats import wilcoxon
 
-        return float(wilcoxon(np.copysign(ranks, kept), alternative=alternative).pvalue)
-    above, below = _tails(tuple(ranks), sum(rank for rank, d in zip(ranks, kept, strict=True) if d > 0))
-    return above if alternative == "greater" else min(1.0, 2 * min(above, below))
+        return float(wilcoxon(np.copysign(ranks, kept)).pvalue)
+    return _p_value(tuple(ranks), sum(rank for rank, d in zip(ranks, kept, strict=True) if d > 0))
 
 
 def compare(
@@ -204,12 +200,13 @@ def compare(
     """
     present = {split for _, by_split in rows for split in by_split}
     # Training data are compared only if they are alone.
-    splits = (present - {"train"} or present) if metric in METRICS and METRICS[metric].has_best else set()
+    definition = METRICS.get(metric, UNKNOWN_METRIC)
+    splits = (present - {"train"} or present) if definition.has_best else set()
     columns: dict[tuple[Hashable, str], list[int]] = defaultdict(list)
     for place, (group, by_split) in enumerate(rows):
         for split in splits & by_split.keys():
             columns[group, split].append(place)
-    sign = 1 if metric in METRICS and METRICS[metric].higher_is_better else -1
+    sign = 1 if definition.higher_is_better else -1
     marked, n_pairs = [dict(by_split) for _, by_split in rows], set[int]()
     for (_, split), places in columns.items():
         own, counts = _marked([marked[place][split] for place in places], sign)
@@ -240,11 +237,6 @@ def _marked(column: Sequence[Statistic], sign: int) -> tuple[list[Statistic], se
     return marked, n_pairs
 
 
-def higher_is_better(metric: str) -> bool:
-    """Return whether a higher value is better; an unknown metric counts as such."""
-    return metric not in METRICS or METRICS[metric].higher_is_better
-
-
 def rounded(mean: float) -> float:
     """Return a mean for sorting, without rounding errors of different sums."""
     return float(f"{mean:.12g}")
@@ -252,5 +244,5 @@ def rounded(mean: float) -> float:
 
 def mean_order(one: Statistic | None, metric: str) -> tuple[bool, float]:
     """Return a key that sorts means, the best first and a missing one last."""
-    sign = -1 if higher_is_better(metric) else 1
+    sign = -1 if METRICS.get(metric, UNKNOWN_METRIC).higher_is_better else 1
     return one is None, 0.0 if one is None else sign * rounded(one.mean)

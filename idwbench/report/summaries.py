@@ -33,7 +33,7 @@ from idwbench.report.labels import (
     sortable,
 )
 from idwbench.report.references import SOURCES, find_reference, reference_notes
-from idwbench.report.statistics import Statistic, compare, higher_is_better, present_splits, rounded, with_intervals
+from idwbench.report.statistics import Statistic, compare, present_splits, rounded, with_intervals
 from idwbench.report.tables import (
     DIVERGED,
     MARKED,
@@ -54,7 +54,7 @@ from idwbench.runs.config import RunConfig
 from idwbench.runs.dataset_base import DatasetConfig
 from idwbench.runs.datasets import DATASETS, dataset_identity
 from idwbench.runs.kinds.prototypes import PrototypesConfig
-from idwbench.runs.metrics import METRICS
+from idwbench.runs.metrics import METRICS, UNKNOWN_METRIC
 from idwbench.runs.protocol import DEFAULT_PROTOCOLS, Protocol
 
 __all__ = ["Section", "by_dataset", "section_headers", "section_tables", "summarise"]
@@ -301,7 +301,7 @@ def section_headers(sections: Sequence[Section]) -> list[str]:
 def _ranks(columns: Sequence[Sequence[Statistic | None]], metric: str) -> list[str]:
     """Return the mean over data sets of the rank of each row; equal means share the mean of their ranks."""
     means = pandas.DataFrame([[one and rounded(one.mean) for one in column] for column in columns], dtype=float)
-    ranks = means.rank(axis=1, ascending=not higher_is_better(metric))
+    ranks = means.rank(axis=1, ascending=not METRICS.get(metric, UNKNOWN_METRIC).higher_is_better)
     return [MISSING if rank != rank else f"{rank:.1f}" for rank in ranks.mean(skipna=False)]
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "PATCH_WAYS",
     "QUALITY_METRICS",
     "SPLITS",
+    "UNKNOWN_METRIC",
     "MetricDefinition",
     "Metrics",
     "evaluate",
@@ -139,6 +140,8 @@ METRICS: dict[str, MetricDefinition] = {
         MetricDefinition("residual_share", percent=True),
     )
 }
+# Any other, such as that of a plugin: nothing is known of it.
+UNKNOWN_METRIC = MetricDefinition("", higher_is_better=True, has_best=False)
 # The metric that curves and tables of a task show by default.
 HEADLINES: dict[Task, MetricDefinition] = {metric.task: metric for metric in reversed(METRICS.values()) if metric.task}
 

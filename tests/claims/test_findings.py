@@ -12,9 +12,18 @@ from cases import CASES
 from claimed_runs import COMPUTED, Runs
 from scipy.stats import ttest_1samp
 
-from idwbench.claims.definitions import Claim, Series, combine, difference
 from idwbench.claims.evidence import MNIST, TWO_MOONS, Evidence
-from idwbench.claims.findings import Comparison, bounded, findings, other_verdict, t_interval
+from idwbench.claims.findings import (
+    Claim,
+    Comparison,
+    Series,
+    bounded,
+    combine,
+    difference,
+    findings,
+    other_verdict,
+    t_interval,
+)
 from idwbench.claims.verdicts import CLAIMS, claims_table, judge
 from idwbench.report.render import TABLE_FORMATS, escape_markdown, render
 from idwbench.report.text import render_text
