@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -40,6 +41,7 @@ class PrototypeClassifier(ClassifierMixin, AbstractPrototypeEstimator):  # type:
         power: p of ``idw``, ``inv_dist`` and ``neg_dist``; 2 if None.
         epsilon: ε of ``idw`` and ``inv_dist``; 0.001 if None.
         parameters: Other parameters of the method, such as ``{"temperature": 0.1}``.
+        slope_rank: Rank R of the slope of values, v_j + A_j (x − k_j); 0 for values without a slope.
         initialisation: ``mean``, ``samples`` or ``kmeans`` of the training data, or ``default``, that of the method;
             ``auto`` for ``samples``, or the default with too few rows and for products such as ``cosine``.
         key_bounds: ``data`` to hold prototypes within the range of each feature of the training data, or ``none``;
@@ -61,6 +63,8 @@ class PrototypeClassifier(ClassifierMixin, AbstractPrototypeEstimator):  # type:
         classes_: The labels, in ascending order.
         prototypes_: The keys k, (n_prototypes, features), float32, in the units of the inputs.
         values_: The values v, (n_prototypes, classes).
+        slopes_: Only of values with a slope: arrays ``slope_inputs`` W (rank, n_prototypes, features) and
+            ``slope_outputs`` U (rank, n_prototypes, classes); A_j = Σ_r u_rj w_rjᵀ.
         patches_: The demands and prototypes that `patch` added, as plain arrays and values; only after a patch.
         method_: The method of the fitted prototypes.
         parameters_: All parameters of the method.
@@ -206,6 +210,7 @@ class PrototypeClassifier(ClassifierMixin, AbstractPrototypeEstimator):  # type:
         values: ArrayLike,
         classes: ArrayLike | None = None,
         *,
+        slopes: Mapping[str, ArrayLike] | None = None,
         feature_names: ArrayLike | None = None,
         **params: Any,
     ) -> Self:
@@ -215,13 +220,15 @@ class PrototypeClassifier(ClassifierMixin, AbstractPrototypeEstimator):  # type:
             prototypes: Keys (prototypes, features).
             values: (prototypes, classes), what each prototype adds to the logits for its weight.
             classes: Labels (classes,) in ascending order; 0, 1, … if left out.
+            slopes: Those of the values, if they have one: ``slope_inputs`` (rank, prototypes, features) and
+                ``slope_outputs`` (rank, prototypes, outputs).
             feature_names: (features,).
             params: Parameters of the classifier, such as ``method``, ``power`` and ``epsilon``.
 
         Raises:
             ValueError: arrays that do not fit each other or are not finite, or an invalid parameter.
         """
-        model = cls._given(prototypes, values, feature_names, params)
+        model = cls._given(prototypes, values, slopes, feature_names, params)
         n_classes = model.values_.shape[1]
         labels = np.arange(n_classes) if classes is None else np.asarray(classes)
         if labels.shape != (n_classes,) or not np.array_equal(np.unique(labels), labels):

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from idwbench.attention.records import ParameterValue
 from idwbench.attention.scores import get_method
+from idwbench.attention.slopes import SLOPE_ARRAYS, slope_terms
 from idwbench.data.dataset import Split
 from idwbench.errors import ConfigError
 from idwbench.estimators.training import (
@@ -31,7 +32,7 @@ from idwbench.estimators.training import (
 from idwbench.models.array_weights import AnswerTerms, ArrayNetwork
 from idwbench.models.demands import Repairs
 from idwbench.models.patches import PatchPrototypes
-from idwbench.runs.kinds.prototypes import TABLE_DEFAULTS
+from idwbench.runs.kinds.prototypes import TABLE_DEFAULTS, PrototypesConfig
 
 __all__ = ["AbstractPrototypeEstimator", "MemoryEstimator", "MemoryRegressor"]
 
@@ -56,12 +57,13 @@ class MemoryEstimator(BaseEstimator):  # type: ignore[misc]
         Raises:
             ValueError: not one valid input.
         """
-        weights = self._weights(self._one_row(x))[0]
-        outputs = self._sums(weights)
+        row = self._one_row(x)
+        weights = self._weights(row)[0]
+        outputs = self._sums(weights[None], row)[0]
         if top is not None and top < 1:
             raise ValueError(f"top: expected a number above 0, got {top}")
         order = np.argsort(-weights, kind="stable")[:top]
-        keys, values = (part[order] for part in self._pairs())
+        keys, values = self._pairs()[0][order], self._values_at(row)[order]
         labels = self.classes_[values.argmax(1)] if hasattr(self, "classes_") else None
         prediction = self._answers(outputs[None])[0]
         patches = self._repairs().numbers(len(self.prototypes_))[order]
@@ -76,9 +78,13 @@ class MemoryEstimator(BaseEstimator):  # type: ignore[misc]
     def _weights(self, inputs: NDArray[Any]) -> AnyFloats:
         """Return the weights (n, prototypes) for inputs (n, features)."""
 
-    def _sums(self, weights: NDArray[Any]) -> AnyFloats:
-        """Return the outputs (…, outputs) for weights (…, prototypes)."""
+    def _sums(self, weights: NDArray[Any], inputs: NDArray[Any]) -> AnyFloats:
+        """Return the outputs (n, outputs) for weights (n, prototypes) at inputs (n, features)."""
         return np.asarray(weights @ self._pairs()[1])
+
+    def _values_at(self, row: NDArray[Any]) -> NDArray[Any]:
+        """Return the values (prototypes, outputs) at one input (1, features)."""
+        return self._pairs()[1]
 
     def _pairs(self) -> tuple[AnyFloats, NDArray[Any]]:
         """Return keys (prototypes, features) and values (prototypes, outputs)."""
@@ -161,6 +167,7 @@ class AbstractPrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMix
     power: float | None = None
     epsilon: float | None = None
     parameters: Mapping[str, Any] | None = None
+    slope_rank: int = 0
     initialisation: str = "auto"
     key_bounds: str = "auto"
     optimizer: str = "adam_amsgrad"
@@ -225,13 +232,28 @@ class AbstractPrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMix
     def _base(self) -> ArrayNetwork:
         """Return the network without patches."""
         values = np.asarray(self.values_, np.float32)
-        return ArrayNetwork(get_method(self.method_), self.parameters_, self.prototypes_, values)
+        return ArrayNetwork(get_method(self.method_), self.parameters_, self.prototypes_, values, self._slopes())
+
+    def _slopes(self) -> dict[str, NDArray[np.float32]]:
+        """Return the `SLOPE_ARRAYS` of the values by name; none without slopes."""
+        slopes: dict[str, NDArray[np.float32]] = getattr(self, "slopes_", {})
+        return slopes
 
     def _patches(self) -> PatchPrototypes:
         return self._repairs().prototypes(self.prototypes_.shape[1], self.values_.shape[1])
 
-    def _sums(self, weights: Floats) -> Floats:
-        return np.asarray(weights @ self._pairs()[1].astype(np.float64))
+    def _sums(self, weights: Floats, inputs: NDArray[np.float32]) -> Floats:
+        sums = np.asarray(weights @ self._pairs()[1].astype(np.float64))
+        if (slopes := self._base().flat_slopes) is not None:
+            sums += slope_terms(weights[:, : len(self.prototypes_)], inputs.astype(np.float64), *slopes)
+        return sums
+
+    def _values_at(self, row: NDArray[np.float32]) -> NDArray[Any]:
+        values = self._pairs()[1]
+        if not self._slopes():
+            return values
+        rises = self._base().values_at(row[0]) - np.asarray(self.values_, np.float32)
+        return values + np.pad(rises, ((0, len(values) - len(rises)), (0, 0)))
 
     def _pairs(self) -> tuple[AnyFloats, NDArray[Any]]:
         if not hasattr(self, "patches_"):
@@ -241,7 +263,8 @@ class AbstractPrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     def _outputs(self, X: Any) -> Floats:
         """Return Σ_j a_j v_j, (n, outputs)."""
-        return self._sums(self._weights(self._inputs(X)))
+        inputs = self._inputs(X)
+        return self._sums(self._weights(inputs), inputs)
 
     @property
     def _n_features_out(self) -> int:
@@ -264,26 +287,29 @@ class AbstractPrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMix
         if warm:  # its rows may be too few for the initialisation, which is not needed
             parameters["initialisation"] = "mean"
         training = parsed_training(parameters, len(rows.inputs), seed)
-        start = self._start(training.network.prototypes) if warm else None
+        start = self._start(training.network) if warm else None
         train = Split(rows.inputs, self._training_targets(rows, warm), weights=mean_one(rows.weights))
         n_classes = len(getattr(self, "classes_", ()))
         try:
             state, losses = train_prototypes(training, train, n_classes, start, one_epoch=one_epoch)
         except ConfigError as error:
-            raise ValueError(f"n_prototypes: {error.problem}") from None
+            name = "slope_rank" if error.location == ("slope_rank",) else "n_prototypes"
+            raise ValueError(f"{name}: {error.problem}") from None
         self.loss_curve_ = np.append(self.loss_curve_ if warm and one_epoch else [], losses)
         self.n_iter_ = len(self.loss_curve_)
         self.method_, self.parameters_ = training.network.method, dict(training.network.parameters)
         self.__dict__.pop("patches_", None)
         self.prototypes_, self._training = state.keys[0].copy(), state._asdict()
-        self._set_values(state.values[0])
+        self._set_values(state.values[0], state.slopes_by_name())
 
-    def _start(self, n_prototypes: int) -> TrainingState:
+    def _start(self, network: PrototypesConfig) -> TrainingState:
         """Return the state of the last training."""
-        if len(self.prototypes_) != n_prototypes:
+        if len(self.prototypes_) != (n := network.prototypes):
             raise ValueError(
-                f"n_prototypes: expected {len(self.prototypes_)}, the number of prototypes so far, got {n_prototypes}"
+                f"n_prototypes: expected {len(self.prototypes_)}, the number of prototypes so far, got {n}"
             )
+        if (rank := _rank(self._slopes())) != network.slope_rank:
+            raise ValueError(f"slope_rank: expected {rank}, the rank of slopes so far, got {network.slope_rank}")
         return TrainingState(**self._training)
 
     def _check_image_shape(self) -> None:
@@ -294,13 +320,22 @@ class AbstractPrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMix
             raise ValueError(f"image_shape: expected (height, width) of {expected} pixels, got {self.image_shape}")
 
     @classmethod
-    def _given(cls, prototypes: Any, values: Any, feature_names: Any, params: Mapping[str, Any]) -> Self:
+    def _given(
+        cls,
+        prototypes: Any,
+        values: Any,
+        slopes: Mapping[str, Any] | None,
+        feature_names: Any,
+        params: Mapping[str, Any],
+    ) -> Self:
         """Return an estimator with the fitted attributes that all have, for given prototypes."""
-        self = cls(**{"n_prototypes": len(np.asarray(prototypes)), **params})
+        given_slopes = {name: np.asarray(part, np.float32) for name, part in (slopes or {}).items()}
+        self = cls(**{"n_prototypes": len(np.asarray(prototypes)), "slope_rank": _rank(given_slopes), **params})
         keys = check_array(prototypes, dtype=np.float32, order="C", input_name="prototypes")
         outputs = check_array(values, dtype=np.float64, order="C", input_name="values")
         if len(keys) != len(outputs):
             raise ValueError(f"values: expected {len(keys)} rows, one for each prototype, got {len(outputs)}")
+        _check_slopes(given_slopes, keys, outputs)
         self.n_features_in_ = keys.shape[1]
         if feature_names is not None:
             names = np.asarray(feature_names, dtype=object)
@@ -311,19 +346,35 @@ class AbstractPrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMix
         model = parsed_training({**self.get_params(deep=False), "n_prototypes": len(keys)}, 1, 0).network
         self.method_, self.parameters_ = model.method, dict(model.parameters)
         self.loss_curve_, self.n_iter_ = np.empty(0), 0
-        self._set_prototypes(keys.copy(), outputs.copy())
+        self.n_prototypes, self.prototypes_, self.values_ = len(keys), keys.copy(), outputs.copy()
+        if given_slopes:
+            self.slopes_ = given_slopes
+        # A later training starts from them.
+        self._training = TrainingState.start(self.prototypes_, outputs.astype(np.float32), given_slopes)._asdict()
         return self
-
-    def _set_prototypes(self, prototypes: NDArray[np.float32], values: NDArray[Any]) -> None:
-        """Replace the prototypes by given ones, from which a later training starts."""
-        self.n_prototypes = len(prototypes)
-        self.prototypes_, self.values_ = prototypes, values
-        self._training = TrainingState.start(prototypes, values.astype(np.float32))._asdict()
 
     def _training_targets(self, rows: Rows, warm: bool) -> NDArray[np.int64] | NDArray[np.float32]:
         """Return the targets in the units of training; unless `warm`, they determine these units."""
         return rows.targets
 
-    def _set_values(self, values: NDArray[np.float32]) -> None:
-        """Set `values_` from the values (prototypes, outputs) in the units of training."""
+    def _set_values(self, values: NDArray[np.float32], slopes: Mapping[str, NDArray[np.float32]]) -> None:
+        """Set `values_` (prototypes, outputs), and `slopes_` if there are any, from those in the units of training."""
         self.values_ = values.copy()
+        self.__dict__.pop("slopes_", None)
+        if slopes:
+            self.slopes_ = dict(slopes)
+
+
+def _rank(slopes: Mapping[str, NDArray[np.float32]]) -> int:
+    return len(slopes[SLOPE_ARRAYS[0]]) if slopes else 0
+
+
+def _check_slopes(slopes: Mapping[str, NDArray[np.float32]], keys: AnyFloats, values: AnyFloats) -> None:
+    """Raise `ValueError` unless slopes, if there are any, fit keys and values and are finite."""
+    if slopes and sorted(slopes) != sorted(SLOPE_ARRAYS):
+        raise ValueError(f"slopes: expected the arrays {' and '.join(SLOPE_ARRAYS)}, got {', '.join(slopes)}")
+    for name, part in slopes.items():
+        columns = (keys if name == SLOPE_ARRAYS[0] else values).shape[1]
+        expected = (_rank(slopes), len(keys), columns)
+        if part.shape != expected or not np.isfinite(part).all():
+            raise ValueError(f"slopes: {name}: expected finite numbers of shape {expected}, got {part.shape}")

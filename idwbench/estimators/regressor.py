@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -26,6 +27,7 @@ class PrototypeRegressor(MemoryRegressor, AbstractPrototypeEstimator):
     Attributes:
         prototypes_: The keys k, (n_prototypes, features), float32, in the units of the inputs.
         values_: The values v, (n_prototypes, outputs).
+        slopes_: Only of values with a slope, as of `PrototypeClassifier`.
         intercept_: (outputs,), added to the sum; 0 but for ``fc_relu``, whose weights do not sum to 1.
         method_, parameters_, loss_curve_, n_iter_, n_features_in_, feature_names_in_: As of `PrototypeClassifier`.
 
@@ -71,8 +73,8 @@ class PrototypeRegressor(MemoryRegressor, AbstractPrototypeEstimator):
         """Return predictions (n,) or (n, outputs), in the shape of the targets, for inputs (n, features)."""
         return self._answers(self._outputs(X))
 
-    def _sums(self, weights: Floats) -> Floats:
-        return super()._sums(weights) + self.intercept_
+    def _sums(self, weights: Floats, inputs: NDArray[np.float32]) -> Floats:
+        return super()._sums(weights, inputs) + self.intercept_
 
     @classmethod
     def from_prototypes(
@@ -81,6 +83,7 @@ class PrototypeRegressor(MemoryRegressor, AbstractPrototypeEstimator):
         values: ArrayLike,
         *,
         intercept: ArrayLike = 0.0,
+        slopes: Mapping[str, ArrayLike] | None = None,
         feature_names: ArrayLike | None = None,
         **params: Any,
     ) -> Self:
@@ -90,6 +93,8 @@ class PrototypeRegressor(MemoryRegressor, AbstractPrototypeEstimator):
             prototypes: Keys (prototypes, features).
             values: The target of each prototype, (prototypes,) or (prototypes, outputs).
             intercept: A number or (outputs,), added to the sum.
+            slopes: Those of the values, if they have one: ``slope_inputs`` (rank, prototypes, features) and
+                ``slope_outputs`` (rank, prototypes, outputs).
             feature_names: (features,).
             params: Parameters of the regressor, such as ``method``, ``power`` and ``epsilon``.
 
@@ -97,14 +102,15 @@ class PrototypeRegressor(MemoryRegressor, AbstractPrototypeEstimator):
             ValueError: arrays that do not fit each other or are not finite, or an invalid parameter.
         """
         given = np.asarray(values, np.float64)
-        model = cls._given(prototypes, given[:, None] if given.ndim == 1 else given, feature_names, params)
+        columns = given[:, None] if given.ndim == 1 else given
+        model = cls._given(prototypes, columns, slopes, feature_names, params)
         model._one_dimensional = given.ndim == 1
         n_outputs = model.values_.shape[1]
         added = np.asarray(intercept, np.float64)
         if added.shape not in ((), (n_outputs,)) or not np.isfinite(added).all():
             raise ValueError(f"intercept: expected a finite number or {n_outputs} of them, got {intercept!r}")
         model._mean, model._scale = np.broadcast_to(added, n_outputs).copy(), np.ones(n_outputs)
-        model._set_values(model.values_)
+        model._set_values(model.values_, model._slopes())
         return model
 
     def _training_targets(self, rows: Rows, warm: bool) -> NDArray[np.float32]:
@@ -115,7 +121,10 @@ class PrototypeRegressor(MemoryRegressor, AbstractPrototypeEstimator):
             self._mean, self._scale = scaler.mean_, scaler.scale_
         return np.ascontiguousarray(((rows.targets - self._mean) / self._scale).astype(np.float32))
 
-    def _set_values(self, values: NDArray[np.float32]) -> None:
+    def _set_values(self, values: NDArray[np.float32], slopes: Mapping[str, NDArray[np.float32]]) -> None:
+        super()._set_values(values, slopes)
+        if slopes:
+            self.slopes_["slope_outputs"] = (slopes["slope_outputs"] * self._scale).astype(np.float32)
         scaled = values.astype(np.float64) * self._scale
         # Softmax weights sum to 1, so that the mean can be part of each value.
         is_normalised = get_method(self.method_).weighting == "softmax"

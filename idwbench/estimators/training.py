@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.attention.scores import BUILT_IN_METHODS
+from idwbench.attention.slopes import SLOPE_ARRAYS
 from idwbench.data.dataset import Split, TrainingData
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.models.initialisation import check_prototypes
@@ -62,7 +63,7 @@ def parsed_training(parameters: Mapping[str, Any], n_rows: int, seed: int) -> Pr
         ValueError: a parameter is unknown, of the wrong type or out of range; the message begins with its name.
     """
     given = _with_automatic(parameters, n_rows)
-    fields = {name: given[name] for name in ("method", "initialisation", "key_bounds")}
+    fields = {name: given[name] for name in ("method", "initialisation", "key_bounds", "slope_rank")}
     fields["prototypes"] = given["n_prototypes"]
     known = [name for name, method in BUILT_IN_METHODS.items() if not method.learned]
     if str(given["method"]) not in known:
@@ -205,6 +206,8 @@ class TrainingState(NamedTuple):
         steps: Number of steps so far.
         seed: The seed of the training; None for prototypes that were given.
         bounds: The bounds of keys so far, (2, features), or (2, 0) without bounds; None before the first step.
+        slopes: Of values with a slope W (4, rank · prototypes, features) and U (4, rank · prototypes, outputs), in the
+            order of ranks and then of prototypes; None of others.
     """
 
     keys: NDArray[np.float32]
@@ -212,14 +215,30 @@ class TrainingState(NamedTuple):
     steps: int = 0
     seed: int | None = None
     bounds: NDArray[np.float32] | None = None
+    slopes: tuple[NDArray[np.float32], NDArray[np.float32]] | None = None
 
     @classmethod
-    def start(cls, keys: NDArray[np.float32], values: NDArray[np.float32]) -> TrainingState:
-        """Return the state before the first step, from keys (prototypes, features) and values (prototypes, outputs)."""
-        first, second = (
-            np.concatenate([part[None], np.zeros((3, *part.shape), np.float32)]) for part in (keys, values)
+    def start(
+        cls, keys: NDArray[np.float32], values: NDArray[np.float32], slopes: Mapping[str, NDArray[np.float32]]
+    ) -> TrainingState:
+        """Return the state before the first step.
+
+        Args:
+            keys: (prototypes, features).
+            values: (prototypes, outputs).
+            slopes: The `SLOPE_ARRAYS` by name; empty for values without a slope.
+        """
+        parts = keys, values, *(slopes[name].reshape(-1, slopes[name].shape[2]) for name in slopes)
+        first, second, *others = (
+            np.concatenate([part[None], np.zeros((3, *part.shape), np.float32)]) for part in parts
         )
-        return cls(first, second)
+        return cls(first, second, slopes=(others[0], others[1]) if others else None)
+
+    def slopes_by_name(self) -> dict[str, NDArray[np.float32]]:
+        """Return copies of the `SLOPE_ARRAYS` by name; none without slopes."""
+        n_prototypes = self.keys.shape[1]
+        parts = (part[0].reshape(-1, n_prototypes, part.shape[2]).copy() for part in self.slopes or ())
+        return dict(zip(SLOPE_ARRAYS, parts, strict=False))
 
 
 def train_prototypes(
@@ -243,13 +262,15 @@ def train_prototypes(
     """
     run, steps = _new_run(training, train, n_classes), 0
     if start is not None:
-        start = start if one_epoch else TrainingState.start(start.keys[0], start.values[0])
+        start = start if one_epoch else TrainingState.start(start.keys[0], start.values[0], start.slopes_by_name())
         keys, values, steps = start.keys, start.values, start.steps
         if start.bounds is not None and start.bounds.shape == run.data.bounds.shape:
             low, high = zip(start.bounds, run.data.bounds, strict=True)
             run.data = run.data._replace(bounds=np.stack([np.minimum(*low), np.maximum(*high)]))
         run.keys[0] = keys.swapaxes(1, 2) if run.narrow else keys
         run.values[0] = values.swapaxes(1, 2)
+        if start.slopes is not None:
+            run.slope_inputs[0], run.slope_outputs[0] = start.slopes[0], start.slopes[1].swapaxes(1, 2)
     losses: list[float] = []
     # Where the kernels call BLAS, the result must not depend on the number of its threads.
     with limited_threads(1) if run.calls_blas else nullcontext():
@@ -265,7 +286,9 @@ def train_prototypes(
     keys = run.keys[0].swapaxes(1, 2) if run.narrow else run.keys[0]
     values = run.values[0].swapaxes(1, 2)
     arrays = np.array(keys, order="C"), np.array(values, order="C")
-    return TrainingState(*arrays, steps, training.seed, run.data.bounds), losses
+    slopes = run.slope_inputs[0].copy(), np.array(run.slope_outputs[0].swapaxes(1, 2), order="C")
+    bounds, has_slopes = run.data.bounds, training.network.slope_rank > 0
+    return TrainingState(*arrays, steps, training.seed, bounds, slopes if has_slopes else None), losses
 
 
 def _new_run(training: PrototypeTraining, train: Split, n_classes: int) -> KernelRun:

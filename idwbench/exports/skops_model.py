@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from idwbench.attention.scores import get_method
+from idwbench.attention.slopes import SLOPE_ARRAYS
 from idwbench.data.dataset import Scaling
 from idwbench.errors import OutputError
 from idwbench.exports.array_model import array_model
@@ -50,18 +51,19 @@ def fitted_estimator(model: SavedModel) -> Any:
     arrays = array_model(model.network)
     if arrays.method != get_method(arrays.method.name) or arrays.method.learned:
         raise OutputError(f"scikit-learn's estimators have no method '{arrays.method.title}'")
-    if arrays.slopes:
-        raise OutputError(f"scikit-learn's estimators have no method '{arrays.method.name}' with slopes")
     given: dict[str, Any] = {"method": arrays.method.name, "parameters": dict(arrays.parameters)}
+    slopes = {name: part.copy() for name, part in arrays.slopes.items()}
     fitted: Any
     if model.class_names:
         order = np.argsort(model.class_names)  # scikit-learn sorts classes
         classes = np.array(model.class_names)[order]
+        given["slopes"] = slopes | {name: slopes[name][..., order] for name in SLOPE_ARRAYS[1:] if slopes}
         fitted = PrototypeClassifier.from_prototypes(arrays.keys, arrays.values[:, order], classes, **given)
         repairs = model.repairs.changed(lambda outputs: outputs[order], np.argsort(order).tolist())
     else:
         targets = model.target_scaling
         values, mean = arrays.values.astype(np.float64) * targets.std, np.broadcast_to(targets.mean, model.n_outputs)
+        given["slopes"] = slopes | {name: slopes[name] * targets.std for name in SLOPE_ARRAYS[1:] if slopes}
         fitted = PrototypeRegressor.from_prototypes(arrays.keys, values, intercept=mean, **given)
         # What is not the intercept is part of the values, since weights sum to 1.
         repairs = model.repairs.changed(lambda outputs: outputs * targets.std + mean - fitted.intercept_)

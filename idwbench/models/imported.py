@@ -212,6 +212,8 @@ def _method(content: Any, method: str | None, parameters: Mapping[str, Any]) -> 
         if not (hasattr(content, "method_") and hasattr(content, "parameters_")):
             hint = "give the arrays and the method, if it is one of this library"
             raise ModelFileError(f"{model} has prototypes_ but no method_ and parameters_", hint=hint)
+        if hasattr(content, "slopes_"):
+            raise ModelFileError(f"{model} has values with a slope, which are not imported", hint="train it as a run")
         if np.any(getattr(content, "intercept_", 0)):
             raise ModelFileError(f"{model} adds intercept_ to its sums, which a model of prototypes cannot")
         name, own = content.method_, dict(content.parameters_)

@@ -13,6 +13,7 @@ from tables import GROUPS, WORDS, X
 
 from idwbench import KernelRegressor, PrototypeClassifier, PrototypeRegressor, kernel_regression, run_config
 from idwbench.attention.scores import METHODS
+from idwbench.attention.slopes import SLOPE_ARRAYS
 from idwbench.data.dataset import Split, feature_moments
 from idwbench.data.loading import load_dataset
 from idwbench.runs.datasets import parse_dataset
@@ -29,27 +30,58 @@ NAMES_OF_METHODS = ("idw", "inv_dist", "neg_dist", "gaussian", "cosine", "scaled
         ("digits", "idw"),
         ("diabetes", "idw"),
         ("diabetes", "fc_relu"),
+        ("digits", "idw with slopes"),
+        ("diabetes", "idw with slopes"),
     ],
 )
 def test_a_fit_equals_a_run_of_the_engine_for_each_method(name, method):
+    method, _, slopes = method.partition(" ")
+    ranks = {"slope_rank": 2} if slopes else {}
     data = load_dataset(parse_dataset(name))
     chosen = np.arange(0, len(data.train), 2)[:90]
     small = replace(data, train=Split(data.train.inputs[chosen], data.train.targets[chosen]))
     of_points = {"initialisation": "samples", "key_bounds": "data"} if METHODS[method].has_points else {}
-    config = run_config(name, method=method, prototypes=10, seed=3, **of_points, **SETTINGS)
+    config = run_config(name, method=method, prototypes=10, seed=3, **of_points, **ranks, **SETTINGS)
     result = train_run(config, small, engine="fused")
     is_regression = data.task == "regression"
     estimator = PrototypeRegressor if is_regression else PrototypeClassifier
-    fitted = estimator(10, method=method, random_state=3, **SETTINGS)
+    fitted = estimator(10, method=method, random_state=3, **ranks, **SETTINGS)
     if is_regression:  # the targets of the data set are scaled by all its rows
         vars(fitted).update(_mean=np.zeros(1), _scale=np.ones(1))
         fitted._training_targets = lambda rows, warm: rows.targets.astype(np.float32)
     fitted.fit(small.train.inputs, small.train.targets)
     np.testing.assert_array_equal(fitted.prototypes_, result.arrays["keys"])
     np.testing.assert_array_equal(fitted.values_, result.arrays["values"])
+    for slope in SLOPE_ARRAYS if slopes else ():
+        np.testing.assert_array_equal(fitted.slopes_[slope], result.arrays[slope])
     metrics = data.metrics("test", fitted._outputs(data.test.inputs).astype(np.float32))
     key = ("test", "rmse" if is_regression else "accuracy")
     assert metrics[key] == pytest.approx(result.metrics[key], rel=1e-4, abs=0.0 if is_regression else 0.02)
+
+
+def test_values_with_a_slope_are_explained_kept_by_a_warm_start_and_given():
+    y = X @ np.array([1.0, -2.0, 0.5])
+    plain, sloped = (PrototypeRegressor(3, slope_rank=rank, random_state=0).fit(X, y) for rank in (0, 1))
+    assert 1 - sloped.score(X, y) < 0.1 * (1 - plain.score(X, y))
+    terms = sloped.explain(X[4])
+    np.testing.assert_allclose(terms.weights @ terms.values, sloped.predict(X[4:5]), rtol=1e-9)
+    again = clone(sloped).set_params(warm_start=True, epochs=1, learning_rate=1e-30)
+    again.__dict__.update({name: part for name, part in vars(sloped).items() if name.endswith("_") or name[0] == "_"})
+    np.testing.assert_allclose(again.fit(X, y).predict(X), sloped.predict(X), rtol=1e-5)
+    with pytest.raises(ValueError, match="slope_rank: expected 1, the rank of slopes so far, got 2"):
+        again.set_params(slope_rank=2).fit(X, y)
+    given = PrototypeRegressor.from_prototypes(sloped.prototypes_, sloped.values_, slopes=sloped.slopes_)
+    np.testing.assert_allclose(given.predict(X)[:, 0], sloped.predict(X), rtol=1e-9)
+    assert given.slope_rank == 1
+    for wrong in ({"slope_inputs": sloped.slopes_["slope_inputs"]}, {**sloped.slopes_, "slope_outputs": np.ones(3)}):
+        with pytest.raises(ValueError, match="slopes: "):
+            PrototypeRegressor.from_prototypes(sloped.prototypes_, sloped.values_, slopes=wrong)
+    words = PrototypeClassifier(4, slope_rank=2, random_state=0).fit(X, WORDS)
+    patched = words.patch(X[0], next(word for word in words.classes_ if word != words.predict(X[:1])[0]), radius=0.1)
+    assert patched.predict(X[:1])[0] != words.predict(X[:1])[0]
+    np.testing.assert_allclose(
+        patched.explain(X[1]).weights @ patched.explain(X[1]).values, patched._outputs(X[1:2])[0]
+    )
 
 
 @pytest.mark.parametrize("method", ["idw", "fc_relu"])

@@ -80,7 +80,7 @@ def suffix(request):
 
 def refused_by_estimators(model, suffix, folder):
     """Return whether scikit-learn's estimators do not have the method, after the check of the message."""
-    special = model.config.model.weighting or model.network.arrays or model.network.slopes
+    special = model.config.model.weighting or model.network.arrays
     if suffix != "skops" or not special:
         return False
     with pytest.raises(OutputError, match=r"^scikit-learn's estimators have no method '"):

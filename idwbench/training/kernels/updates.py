@@ -62,17 +62,21 @@ def make_step(optimizer: Optimizer, rate: float, step: int) -> Step:
     return Step(factor, root, optimizer.code == ADAM_AMSGRAD, optimizer.weight_decay)
 
 
-@kernel
+@inlined_kernel
 def clip_gradients(optimizer: Optimizer, gradients: tuple[Matrix, ...]) -> None:
     """Scale all by min(1, clip/(norm + 1e-6)) with their common norm, as `torch.nn.utils.clip_grad_norm_`."""
-    if optimizer.gradient_clip <= 0:
-        return
+    if optimizer.gradient_clip > 0:
+        _clip(optimizer.gradient_clip, gradients)
+
+
+@kernel
+def _clip(clip: float, gradients: tuple[Matrix, ...]) -> None:
     total = 0.0
     for part in gradients:
         for i in range(part.shape[0]):
             for j in range(part.shape[1]):
                 total += float(part[i, j]) * float(part[i, j])
-    factor = optimizer.gradient_clip / (np.sqrt(total) + 1e-6)
+    factor = clip / (np.sqrt(total) + 1e-6)
     factor32 = np.float32(1.0 if factor > 1.0 else factor)
     for part in gradients:
         for i in range(part.shape[0]):
