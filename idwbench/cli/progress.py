@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -37,6 +37,7 @@ PLAIN_SECONDS = 20.0  # between two lines about epochs
 LIVE_SECONDS = 0.05  # between two moves of the bar of epochs
 RUNS, EPOCHS = 0, 1  # the bars
 _LONGEST_BAR = 40
+_SPLITS = ("validation", "test")  # test is shown where no rows are there to choose by
 
 
 def progress_bars(runs: int) -> Progress:
@@ -93,7 +94,8 @@ class SettingProgress:
         config: Any run of the setting.
         run_keys: Its runs, in the plan or trained.
         to_do: The runs among them that are still to be trained by this process.
-        values: The headline metric of the test data by run key, also of runs that were stored before.
+        values: The headline metric by run key, also of runs that were stored before.
+        split: The split of these values: validation, or test without one.
         states: Number of runs that this process has trained, by what became of them.
         seconds: Their training time.
     """
@@ -102,6 +104,7 @@ class SettingProgress:
     run_keys: set[str] = field(default_factory=set)
     to_do: set[str] = field(default_factory=set)
     values: dict[str, float] = field(default_factory=dict)
+    split: str = "test"
     states: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
 
@@ -111,12 +114,19 @@ class SettingProgress:
         self.to_do.discard(result.config.run_key)
         self.seconds += result.seconds
         self.states[result.state] += 1
-        value = result.metric(HEADLINES[result.config.dataset.task].name)
-        if result.state == "complete" and value is not None:
-            self.values[result.config.run_key] = value
+        name = HEADLINES[result.config.dataset.task].name
+        if result.state == "complete":
+            self.add(result.config.run_key, {split: result.metric(name, split) for split in _SPLITS})
+
+    def add(self, run_key: str, by_split: Mapping[str, float | None]) -> None:
+        """Add the headline metric of a run on the first split that has it."""
+        for split in _SPLITS:
+            if (value := by_split.get(split)) is not None:
+                self.split, self.values[run_key] = split, value
+                return
 
     def describe(self) -> str:
-        """Return ``test accuracy 97.51 ± 0.42 % (5 of 5 seeds) · 3.2 s``."""
+        """Return ``test accuracy 97.51 ± 0.42 % (5 of 5 seeds) · 3.2 s``, or with a validation part its accuracy."""
         metric, parts = HEADLINES[self.config.dataset.task], []
         if self.values:
             values = [*filter(math.isfinite, self.values.values())]
@@ -124,7 +134,7 @@ class SettingProgress:
             if values:
                 words = value_label(metric.name, statistics.fmean(values), std) + (" %" if metric.percent else "")
             seeds = f"{len(self.values)} of {count_label(len(self.run_keys), 'seed')}"
-            parts = [f"test {metric.name} {words} ({seeds})"]
+            parts = [f"{self.split} {metric.name} {words} ({seeds})"]
         parts += [f"{self.states[state]} {state}" for state in ("diverged", "failed") if self.states[state]]
         return " · ".join([*parts, f"{self.seconds:.1f} s"])
 
@@ -178,10 +188,11 @@ class SweepProgress(Observer, AbstractContextManager["SweepProgress"]):
         if begun:
             names = {HEADLINES[setting.config.dataset.task].name for setting in unfinished}
             stored = Results(self.db, read_only=True).run_table(sweep=self.name, metrics=names, facts=())
-            for name in (name for name in names if ("test", name) in stored):
-                for key, value in zip(stored["run_key"], stored["test", name], strict=True):
-                    if key in begun and not math.isnan(value):
-                        begun[key].values[key] = value
+            for place, key in enumerate(stored["run_key"]):
+                if key in begun:
+                    name = HEADLINES[begun[key].config.dataset.task].name
+                    known = {split: stored[split, name][place] for split in _SPLITS if (split, name) in stored}
+                    begun[key].add(key, {split: value for split, value in known.items() if not math.isnan(value)})
 
     def waiting(self, left: int) -> None:
         """Print a line when the number of runs being trained elsewhere has changed."""

@@ -179,16 +179,18 @@ def one_metric(names: Iterable[str]) -> str:
 
 
 def chosen_split(rows: Iterable[Row], metric: str, split: str | None) -> str:
-    """Return the split that is given, or the first that some row has.
+    """Return the split that is given, or validation if all rows with a test part have it, or the first other one.
 
     Raises:
         ConfigError: no row has the metric on that split.
     """
-    splits = present_splits(row.statistics for row in rows) or SPLITS
+    measured = [row.statistics for row in rows]
+    splits = present_splits(measured) or SPLITS
     if split is not None and split not in splits:
         problem = f"no run has {metric} on a split '{split}'"
         raise ConfigError(problem, location=("split",), hint=did_you_mean(split, splits))
-    return split or splits[0]
+    is_partial = splits[0] == "validation" and any("test" in one and "validation" not in one for one in measured)
+    return split or splits[is_partial]
 
 
 def with_metric(table: pandas.DataFrame, metric: str) -> pandas.DataFrame:

@@ -56,7 +56,7 @@ def leaderboard(
     Args:
         runs: Stored runs in any state, such as those from `select_runs`; a run that is given twice counts once.
         metric: The name of a metric, by default the headline metric of the task.
-        split: The split to sort by, by default ``test``, or the first that has the metric.
+        split: The split to sort by, by default ``validation`` where all rows with the metric have it, else ``test``.
         top: The number of rows; None for all. Marks, tests and counts are those of all rows.
         best_over: Settings of the model or the protocol: of their values only those with the best validation metric are
             kept, for each combination of the other settings; see `best_by_validation`.

@@ -62,7 +62,7 @@ def table(
     """Return the tables of a sweep or data set, with mean ± sample standard deviation over seeds.
 
     Multilayer perceptrons alone have the tables of the dual form; runs that compare patches, or study the memory of a
-    perceptron, have tables of these, unless a metric is given.
+    perceptron, have tables of these, unless a metric is given. The table of a search is its leaderboard.
 
     Args:
         results: The database, or runs of it, from which nothing is selected.
@@ -80,6 +80,8 @@ def table(
     runs = results
     if isinstance(results, Results):
         runs = select_runs(results, name, methods, prototypes, metric=metric)
+        if not by_dataset and any(sweep.is_search for sweep in results.list_sweeps() if sweep.name == name):
+            return Report((ranking(runs, metric, split=split, intervals=intervals),))
     kind = "sections" if metric else tables_of(runs)
     if by_dataset:
         return Report(side_by_side(summarise(runs, metric), split))

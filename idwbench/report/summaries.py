@@ -255,7 +255,8 @@ def by_dataset(sections: Sequence[Section], split: str | None = None) -> tuple[T
         return ()
     metric = one_metric(section.metric for section in sections)
     every = [row for section in sections for row in section.rows]
-    split = chosen_split(every, metric, split)
+    has_test = any("test" in row.statistics for row in every)
+    split = chosen_split(every, metric, split or ("test" if has_test else None))
     models = {row.model.identity(): row for row in every}
     headers = section_headers(sections)
     by_model: dict[str, dict[str, Statistic]] = {identity: {} for identity in models}

@@ -159,12 +159,7 @@ def run_sweep(
     given = {"db": db, "engine": engine, "device": device, "data_dir": data_dir, "observer": observer}
     own = {"retry": retry, "jobs": jobs, "dask": dask, "wait": wait, "max_failures": max_failures}
     validated(_Arguments, given | own)
-    if not isinstance(sweep, SweepSpec | str | PathLike):
-        expected = "expected the path or name of a sweep, or the result of read_sweep"
-        raise ConfigError(f"{expected}, got {sweep!r}", location=("sweep",))
-    if changes and isinstance(sweep, SweepSpec):
-        raise ConfigError("only a file can be changed, not a sweep that has been read", location=("changes",))
-    spec = sweep if isinstance(sweep, SweepSpec) else read_sweep(sweep_path(sweep), changes)
+    spec = _specification(sweep, changes)
     cluster: AbstractContextManager[Cluster | None] = nullcontext()
     if dask is not None:
         from idwbench.sweep.cluster import connected, local_workers
@@ -186,6 +181,17 @@ def run_sweep(
             runner.train_all(to_do)
             runner.wait_for_others(waited)
     return results.sweep_status(spec.name)
+
+
+def _specification(sweep: SweepSpec | str | PathLike[str], changes: Mapping[str, Any] | None) -> SweepSpec:
+    if not isinstance(sweep, SweepSpec | str | PathLike):
+        expected = "expected the path or name of a sweep, or the result of read_sweep"
+        raise ConfigError(f"{expected}, got {sweep!r}", location=("sweep",))
+    if not isinstance(sweep, SweepSpec):
+        return read_sweep(sweep_path(sweep), changes)
+    if changes:
+        raise ConfigError("only a file can be changed, not a sweep that has been read", location=("changes",))
+    return sweep
 
 
 def _register(

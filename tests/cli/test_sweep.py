@@ -206,7 +206,8 @@ def test_a_dry_run_prints_the_space_of_a_search_and_its_lines_name_the_settings_
     assert files(tmp_path) == {"hunt.yaml"}
     assert dry.stderr == "hunt: 2 trials of 1 seed by random; each depends on the results before\n"
     lines = lines_of(run("sweep hunt.yaml"))
-    assert len(lines) == 2 and all(" · learning rate " in line for line in lines)
+    assert len(lines) == 2 and all(" · learning rate " in line and ": validation accuracy " in line for line in lines)
+    assert {"rank", "validation_mean"} <= {*run("report --table hunt --format csv").stdout.splitlines()[0].split(",")}
 
 
 CONFIGS = [run_config("two_moons", prototypes=2, seed=seed) for seed in range(4)]

@@ -54,14 +54,14 @@ NAMES = ["method", "power", "prototypes", "learning_rate"]
 def test_the_columns_are_the_settings_that_vary_and_the_title_has_the_others(grid):
     board = leaderboard(grid)
     assert board.title == "two_moons · epsilon 0.001 · epochs 25 · batch size 10"
-    results = ["n", "diverged", "test", "validation", "train", "learned_parameters"]
+    results = ["n", "diverged", "validation", "test", "train", "learned_parameters"]
     assert [column.name for column in board.columns] == ["rank", *NAMES, *results]
 
 
 def test_rows_are_sorted_and_ranked_as_pandas_does(grid):
-    board = leaderboard(grid[::-1])
+    board = leaderboard(grid[::-1])  # by validation, which all have
     expected = frame(grid, NAMES)
-    expected["rank"] = expected.test_accuracy.round(12).rank(method="min", ascending=False)
+    expected["rank"] = expected.validation_accuracy.round(12).rank(method="min", ascending=False)
     means = {key(row, NAMES): row for row in expected.to_dict("records")}
     shown = [row for row in board.records() if row["n"]]
     assert len(shown) == len(means) == 15

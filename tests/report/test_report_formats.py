@@ -134,7 +134,7 @@ def test_a_narrow_terminal_lists_what_it_leaves_out_repeats_what_names_a_row_and
     rules = [place for place, line in enumerate(lines) if set(line.strip()) == {"─"}]
     # A method with a number of epochs may be that of several rows.
     names = ["rank", "method", "epochs", "rate"]
-    assert [lines[place - 1].split() for place in rules] == [[*names, "n"], [*names, "test"]]
+    assert [lines[place - 1].split() for place in rules] == [[*names, "n"], [*names, "validation"], [*names, "test"]]
     shown = render_text(tables, 100, lambda text, how: f"<{how}>{text}</{how}>")
     assert re.search(r"<bold> *93\.68</bold>", shown)
     assert "*" not in shown

@@ -178,7 +178,7 @@ def test_intervals_stand_beside_test_and_holdout_in_every_format_and_need_three_
     assert {split for split, one in many.statistics.items() if one.interval} == {"test", "holdout"}
     assert not any(one.interval for one in few.statistics.values()) and "n < 3: no interval." in section.notes
     (table,) = section_tables((section,))
-    assert [column.name for column in table.columns][4:8] == ["test", "test interval", "holdout", "holdout interval"]
+    assert [column.name for column in table.columns][5:9] == ["test", "test interval", "holdout", "holdout interval"]
     assert "interval" not in render(section_tables(summarise(runs)), "markdown")
     for shown in (table, leaderboard(runs, intervals=True)):
         record = next(record for record in shown.records() if record["n"] == 4)
