@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import idwbench
 from idwbench.cli.options import data_option, option, refuse
-from idwbench.cli.output import echo, echo_json, print_line, print_table
+from idwbench.cli.output import echo, echo_json, print_line, print_table, print_warnings
 from idwbench.errors import ExplanationError
 from idwbench.files import check_output
 from idwbench.report.labels import cell_label
@@ -24,7 +24,7 @@ __all__ = ["OPTIONS", "explain"]
 OPTIONS = {
     "prompt": data_option(help="Text that a recorded lstm_lm reads, in place of --x, or DATASET:SPLIT:TOKEN."),
     "passage": data_option(help="A part of the training text, whose rank is printed; with --prompt."),
-    "steps": data_option(help="Only these steps of the training, FIRST:LAST; with --prompt."),
+    "steps": data_option(help="Only these steps of the training, such as 1 100; with --prompt.", metavar="FIRST LAST"),
     "top": option(help="Number of prototypes, training samples or passages of each layer.", min=1),
     "layer": option(help="Only this layer, such as layer_0 of a recorded mlp."),
     "mask": option(
@@ -43,7 +43,7 @@ def explain(
     x: str | None = None,
     prompt: str | None = None,
     passage: str | None = None,
-    steps: str | None = None,
+    steps: tuple[int, int] | None = None,
     top: int = 10,
     layer: str | None = None,
     mask: list[str] | None = None,
@@ -60,7 +60,7 @@ def explain(
     """
     if prompt is not None:
         refuse("cannot be combined with --prompt", x=x, mask=mask, output=output)
-        options: dict[str, Any] = {"layer": layer, "passage": passage, "steps": _steps(steps), "data_dir": data_dir}
+        options: dict[str, Any] = {"layer": layer, "passage": passage, "steps": steps, "data_dir": data_dir}
         return _explain_prompt(model, prompt, top, db, json, options)
     refuse("only with --prompt", passage=passage, steps=steps)
     if x is None:
@@ -78,23 +78,13 @@ def explain(
         from idwbench.figures.style import save_figure
 
         save_figure(draw_explanation(explained), output, overwrite=force)
-    _print_warnings(explained.warnings)
+    print_warnings(explained.warnings)
     if json:
         echo_json({**explained.facts(), "figure": str(output) if output else None})
         return
     _print_explanation(explained)
     if output is not None:
         echo(f"figure {output}")
-
-
-def _steps(text: str | None) -> tuple[int, int] | None:
-    """Return the first and the last step of ``FIRST:LAST``."""
-    if text is None:
-        return None
-    first, _, last = text.partition(":")
-    if not (first.isdecimal() and last.isdecimal()):
-        raise ExplanationError(f"expected FIRST:LAST, such as 1:100, got {text!r}", location=("steps",))
-    return int(first), int(last)
 
 
 def _explain_prompt(model: str, prompt: str, top: int, db: str, json: bool, options: dict[str, Any]) -> None:
@@ -106,7 +96,7 @@ def _explain_prompt(model: str, prompt: str, top: int, db: str, json: bool, opti
     results, key = idwbench.Results(db, read_only=True), run.run_key
     with _progress() as shown:
         explained = idwbench.explain_prompt(results, key, prompt, top, on_slots=shown, **options)
-    _print_warnings(explained.warnings)
+    print_warnings(explained.warnings)
     echo_json(explained.facts()) if json else _print_passages(explained)
 
 
@@ -165,11 +155,6 @@ def _print_effect(explained: Explanation, effect: MaskEffect) -> None:
     print_line(f"without {', '.join(effect.conditions)} ({removed}): {before} -> {after}")
     for change in effect.accuracy:
         echo(f"{change.name}: accuracy {100 * change.before:.2f} -> {100 * change.after:.2f} % ({change.n:,} inputs)")
-
-
-def _print_warnings(warnings: Sequence[str]) -> None:
-    for warning in warnings:
-        print_line(f"warning: {warning}", err=True)
 
 
 def _print_passages(explained: ExplainedPrompt) -> None:

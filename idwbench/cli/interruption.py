@@ -17,16 +17,12 @@ import typer
 from idwbench.cli.output import echo
 from idwbench.errors import IdwbenchError
 
-__all__ = ["Interruption", "interruptible"]
+__all__ = ["interruptible"]
 
 # Ctrl-C, the end given by `kill`, `timeout` and cluster schedulers, and a closed terminal (not on Windows).
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 # A terminal and a shell may both send a signal for one press of a key.
 _SECONDS_APART = 0.3
-
-
-class Interruption(KeyboardInterrupt):
-    """A signal asked the command to end."""
 
 
 @contextmanager
@@ -41,12 +37,12 @@ def interruptible(status: Callable[[], str]) -> Iterator[None]:
     last, is_ending = -_SECONDS_APART, False
 
     def receive(number: int, frame: FrameType | None) -> None:
-        """Raise `Interruption`, unless the previous one was just raised or the command is ending."""
+        """Raise `KeyboardInterrupt`, unless the previous one was just raised or the command is ending."""
         nonlocal last
         if not is_ending and time.monotonic() - last >= _SECONDS_APART:
             last = time.monotonic()
             received.append(number)
-            raise Interruption
+            raise KeyboardInterrupt
 
     before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():  # Python allows handlers in no other

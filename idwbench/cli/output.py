@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ __all__ = [
     "print_line",
     "print_model",
     "print_table",
+    "print_warnings",
     "terminal_width",
     "time_label",
     "write_tables",
@@ -73,6 +74,12 @@ def print_line(text: str, *, err: bool = False, hanging: int = 2) -> None:
     options = {"break_long_words": False, "break_on_hyphens": False, "replace_whitespace": False}
     lines = textwrap.wrap(printable(text), width, subsequent_indent=indent, **options)  # type: ignore[arg-type]
     echo("\n".join(lines), err=err)
+
+
+def print_warnings(warnings: Iterable[str]) -> None:
+    """Print a line on stderr for each warning."""
+    for warning in warnings:
+        print_line(f"warning: {warning}", err=True)
 
 
 def time_label(seconds: float | None) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from idwbench.cli.options import argument, data_option, option, refuse
-from idwbench.cli.output import echo, echo_json, print_line, print_table
+from idwbench.cli.output import echo, echo_json, print_line, print_table, print_warnings
 from idwbench.errors import ModelFileError, PatchError
 from idwbench.files import MODEL_SUFFIXES, check_model_path, check_output
 from idwbench.report.labels import count_label
@@ -56,7 +56,7 @@ def patch(
     margin: float | None = None,
     confidence: float | None = None,
     exact: bool = False,
-    eta: str | None = None,
+    eta: Literal["exact", "printed", "authors"] | None = None,
     merge: bool = False,
     dry_run: bool = False,
     data_dir: Path | None = None,
@@ -85,8 +85,6 @@ def patch(
     if written is not None:
         check_model_path(written)
         check_output(written, overwrite=force)
-    if eta not in (None, "exact", "printed", "authors"):
-        raise PatchError(f"expected exact, printed or authors, got '{eta}'", location=("eta",))
     from idwbench.models.inputs import PatchLine, read_patch_file
     from idwbench.models.repair import repair
 
@@ -134,8 +132,7 @@ def _action(asked: list[str], label: str | None, target: str | None) -> str:
 
 def _print_repair(repaired: Repair, undone: int | None, output: Path | None, as_json: bool) -> None:
     """Print what a repair changed; `output` is the file written, `undone` the number of a patch removed."""
-    for warning in repaired.warnings:
-        print_line(f"warning: {warning}", err=True)
+    print_warnings(repaired.warnings)
     if as_json:
         undone_facts = {} if undone is None else {"undone": undone}
         echo_json(

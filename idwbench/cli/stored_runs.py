@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import fields
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from idwbench.runs.config import RunConfig
     from idwbench.runs.results import CurvePoint
 
-__all__ = ["OPTIONS", "blocks", "row_facts", "runs_list", "runs_show", "shown_epochs"]
+__all__ = ["OPTIONS", "row_facts", "runs_list", "runs_show"]
 
 OPTIONS = {
     "sort": option(help="Order by a column; -COLUMN begins with the largest.", metavar="COLUMN"),
@@ -39,8 +38,6 @@ _LISTED = (
 )
 _OF_SETTING = ("model", "label", "method", "prototypes", "metric")
 _METRICS = tuple(HEADLINES[task].name for task in get_args(Task))
-_BLOCKS = "▁▂▃▄▅▆▇█"
-_MOST_BLOCKS = 44
 _ROWS = 8
 
 
@@ -227,38 +224,15 @@ def _print_metrics(run: StoredRun) -> None:
 
 
 def _print_curve(curve: Sequence[CurvePoint]) -> None:
-    """Print a table of at most eight epochs, and for each quantity a line of blocks over all epochs."""
+    """Print a table of at most `_ROWS` epochs: the first, the last, and some at equal distances."""
     if not curve:
         return
-    names = list(dict.fromkeys(key for point in curve for key in point.values))
-    shown = [curve[place] for place in shown_epochs(len(curve))]
-    columns, lines = {"epoch": [str(point.epoch) for point in shown]}, {}
-    for split, name in names:
-        label = f"{split} {name.replace('_', ' ')}"
+    shown = [curve[place] for place in sorted({round(row * (len(curve) - 1) / (_ROWS - 1)) for row in range(_ROWS)})]
+    columns = {"epoch": [str(point.epoch) for point in shown]}
+    for split, name in dict.fromkeys(key for point in curve for key in point.values):
         values = [point.values.get((split, name)) for point in shown]
-        columns[label] = [
+        columns[f"{split} {name.replace('_', ' ')}"] = [
             "" if v is None else value_label(name, v) if math.isfinite(v) else "not finite" for v in values
         ]
-        lines[label] = blocks([point.values.get((split, name), math.nan) for point in curve])
     echo("\ncurve")
     print_table(columns)
-    print_facts(lines, indent=1)
-
-
-def shown_epochs(n: int) -> list[int]:
-    """Return the places of at most eight of `n` epochs: the first, the last, and some at equal distances."""
-    return sorted({round(place * (n - 1) / (_ROWS - 1)) for place in range(_ROWS)})
-
-
-def blocks(values: Sequence[float]) -> str:
-    """Return a line of at most `_MOST_BLOCKS` blocks from the lowest to the highest value; `·` is not finite.
-
-    With more values than blocks, each block is the mean of its values.
-    """
-    width = min(_MOST_BLOCKS, len(values))
-    edges = [round(place * len(values) / width) for place in range(width + 1)]
-    means = [sum(values[start:end]) / (end - start) for start, end in pairwise(edges)]
-    finite = list(filter(math.isfinite, means))
-    low, high = min(finite, default=0.0), max(finite, default=0.0)
-    shares = ((mean - low) / ((high - low) or 1.0) for mean in means)
-    return "".join(_BLOCKS[min(7, int(8 * share))] if math.isfinite(share) else "·" for share in shares)

@@ -26,7 +26,7 @@ import idwbench.cli
 from idwbench import Results, run_config
 from idwbench.cli import main
 from idwbench.cli.app import COMMANDS, RUNS, app
-from idwbench.cli.interruption import Interruption, interruptible
+from idwbench.cli.interruption import interruptible
 from idwbench.cli.output import echo_json, print_facts, print_line, print_table
 from idwbench.cli.progress import EPOCHS, progress_bars
 from idwbench.errors import NoResultsError
@@ -192,7 +192,7 @@ def test_another_thread_may_use_it_without_signals_and_one_of_the_caller_does_no
     thread.start()
     try:
         with pytest.raises(typer.Exit) as ended, interruptible(lambda: "2 of 6 done"):
-            raise Interruption
+            raise KeyboardInterrupt
     finally:
         end.set()
         thread.join()
