@@ -248,21 +248,16 @@ def _but_setting(model: ModelConfig) -> str:
 def _chosen_settings(studies: Related) -> tuple[Setting, list[Setting], str]:
     """Return a default setting, the settings that differ from it in one number alone, and the name of that number.
 
-    The default shares a number with the most others, and its ε is at best that of the method. The number is ε if it
-    varies.
+    They are the most with one number of prototypes, by default with an ε near that of the method; if ε does not vary,
+    the most with one ε, by default with the number of prototypes in the middle.
     """
+    epsilons = max(([one for one in studies if one[0] == n] for n, _ in studies), key=len)
+    counts = max(([one for one in studies if one[1] == epsilon] for _, epsilon in studies), key=len)
+    if len(epsilons) == 1 < len(counts):
+        return counts[len(counts) // 2], counts, "prototypes"
     method = get_method(next(iter(studies.values()))[0].config.model.method)
     usual = math.log(float(method.resolve({})["epsilon"]))
-
-    def order(one: Setting) -> tuple[int, float]:
-        n_related = sum(one[0] == other[0] or one[1] == other[1] for other in studies)
-        return -n_related, abs(math.log(one[1]) - usual)
-
-    central = [setting for setting in studies if order(setting) == min(map(order, studies))]
-    default = central[len(central) // 2]
-    epsilons = [setting for setting in studies if setting[0] == default[0]]
-    counts = [setting for setting in studies if setting[1] == default[1]]
-    return (default, counts, "prototypes") if len(epsilons) == 1 < len(counts) else (default, epsilons, "ε")
+    return min(epsilons, key=lambda one: abs(math.log(one[1]) - usual)), epsilons, "ε"
 
 
 def _influence(studies: Sequence[Arrays], size: int, label: str, colour: str, dash: Any) -> Line:

@@ -12,6 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pandas
+
 from idwbench.errors import ConfigError
 from idwbench.page.parts import Part
 from idwbench.report.frame import Row, metric_names, rows, run_table
@@ -23,8 +25,6 @@ from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import HEADLINES, METRICS
 
 if TYPE_CHECKING:
-    import pandas
-
     from idwbench.results.store import Results
 
 __all__ = ["RunGroup", "best_run", "choose_grid", "choose_runs", "find_groups", "leaderboard_part", "rank_settings"]
@@ -138,18 +138,14 @@ def rank_settings(runs: pandas.DataFrame) -> list[Row]:
     table = run_table(runs[runs.state == "complete"])
     tasks = table.config.map(lambda config: HEADLINES[config.dataset.task].name)
     found = [row for metric, part in table.groupby(tasks, sort=False) for row in rows(part, str(metric))]
-    return sorted((row for row in found if _split(row)), key=_loss)
+    return sorted((row for row in found if _split(row)), key=lambda row: _sign(row) * row.statistics[_split(row)].mean)
 
 
 def best_run(row: Row) -> StoredRun:
     """Return the run whose headline metric is best, of several that with the lowest seed."""
-    metric = HEADLINES[row.config.dataset.task]
-
-    def rank(run: StoredRun) -> tuple[float, int]:
-        value = run.metric(metric.name, _split(row))
-        return (math.inf if value is None else -value if metric.higher_is_better else value, run.seed)
-
-    return min(row.complete, key=rank)
+    measured = [(run, run.metric(HEADLINES[row.config.dataset.task].name, _split(row))) for run in row.complete]
+    ranked = ((math.inf if value is None else _sign(row) * value, run.seed, run) for run, value in measured)
+    return min(ranked, key=lambda one: one[:2])[2]
 
 
 def _split(row: Row) -> str:
@@ -157,26 +153,18 @@ def _split(row: Row) -> str:
     return next((split for split in SPLITS if split in row.statistics), "")
 
 
-def _loss(row: Row) -> float:
-    mean = row.statistics[_split(row)].mean
-    return -mean if HEADLINES[row.config.dataset.task].higher_is_better else mean
+def _sign(row: Row) -> int:
+    return -1 if HEADLINES[row.config.dataset.task].higher_is_better else 1
 
 
 def choose_runs(ranked: Sequence[Row]) -> tuple[list[str], list[str]]:
     """Return the keys of runs of the best settings of each method and number of prototypes, and what is left out."""
-    cells: dict[tuple[int, str], list[Row]] = defaultdict(list)
-    for setting in ranked:
-        model = setting.config.model
-        cells[model.prototypes, model.method].append(setting)
-    counts = _spread(sorted({count for count, _ in cells}))
-    limit = _OF_ONE_METHOD if len({method for _, method in cells}) == 1 else _OF_A_METHOD
-    kept = [
-        setting
-        for place in range(limit)
-        for (count, _), settings in cells.items()
-        if count in counts
-        for setting in settings[place : place + 1]
-    ][:_MOST]
+    models = [setting.model for setting in ranked]
+    table = pandas.DataFrame([(one.prototypes, one.method) for one in models], columns=["prototypes", "method"])
+    limit = _OF_ONE_METHOD if table.method.nunique() == 1 else _OF_A_METHOD
+    place = table.groupby(["prototypes", "method"]).cumcount().sort_values(kind="stable")
+    counts = _spread(sorted(table.prototypes.unique().tolist()))
+    kept = [ranked[one] for one in place[place < limit].index if models[one].prototypes in counts][:_MOST]
     words = f"{len(kept):,} of {len(ranked):,} settings: the best of each method and number of prototypes"
     return _keys(kept), [words] if len(kept) < len(ranked) else []
 

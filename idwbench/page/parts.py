@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib import colormaps
+from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -139,20 +141,13 @@ def sentences(lines: Sequence[str]) -> tuple[str, ...]:
 def key_picture(key: NDArray[np.floating]) -> str:
     """Return a key (height, width) in its own scale: white is 0, black positive, blue negative."""
     exact = np.asarray(key, np.float64)
-    share = np.clip(exact / scale_limit(exact), -1, 1)
-    levels = np.rint((share + 1) / 2 * (_LEVELS - 1)).astype(np.uint8)
-    palette = KEY_COLOURS(np.linspace(0, 1, _LEVELS))[:, :3]
-    palette[_LEVELS // 2] = 1  # the colour map has no entry for its very middle
-    return _with_palette(levels, palette)
+    return _picture((exact / scale_limit(exact) + 1) / 2, KEY_COLOURS.resampled(_LEVELS))
 
 
 def image_picture(image: NDArray[np.floating]) -> str:
     """Return an image (height, width) in shades of grey: white is its lowest value, black its highest."""
     exact = np.asarray(image, np.float64)
-    low, high = float(exact.min()), float(exact.max())
-    share = (exact - low) / (high - low) if high > low else np.zeros_like(exact)
-    grey = np.linspace(1, 0, _GREYS)[:, None] * np.ones(3)
-    return _with_palette(np.rint(share * (_GREYS - 1)).astype(np.uint8), grey)
+    return _picture((exact - exact.min()) / (np.ptp(exact) or 1.0), colormaps["binary"].resampled(_GREYS))
 
 
 def svg_picture(figure: Figure) -> str:
@@ -160,11 +155,13 @@ def svg_picture(figure: Figure) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(render_figure(figure, ".svg", _DPI)).decode()
 
 
-def _with_palette(levels: NDArray[np.uint8], palette: NDArray[np.floating]) -> str:
+def _picture(shares: NDArray[np.float64], colours: Colormap) -> str:
+    """Return numbers from 0 to 1 in the colours of a map, a few of which are the palette of the picture."""
     from PIL import Image
 
-    picture = Image.frombytes("P", levels.shape[::-1], np.ascontiguousarray(levels).tobytes())
-    picture.putpalette(np.rint(255 * palette).astype(np.uint8).tobytes())
+    levels = np.rint(np.clip(shares, 0, 1) * (colours.N - 1)).astype(np.uint8)
+    picture = Image.frombytes("P", levels.shape[::-1], levels.tobytes())
+    picture.putpalette(colours(np.arange(colours.N), bytes=True)[:, :3].tobytes())
     file = io.BytesIO()
     picture.save(file, "PNG", optimize=True)
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
