@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from idwbench.report.reports import table as table
     from idwbench.results.store import Results as Results
     from idwbench.runs.config import run_config as run_config
+    from idwbench.sweep.execution import measure_runs as measure_runs
     from idwbench.sweep.execution import run_sweep as run_sweep
     from idwbench.sweep.execution import train as train
-    from idwbench.sweep.measurement import measure_runs as measure_runs
     from idwbench.training.replay import key_history as key_history
 
 __version__ = "0.2.0"
@@ -65,7 +65,7 @@ _HOMES = {
     "key_history": "idwbench.training.replay",
     "leaderboard": "idwbench.report.reports",
     "load_model": "idwbench.models.model_file",
-    "measure_runs": "idwbench.sweep.measurement",
+    "measure_runs": "idwbench.sweep.execution",
     "model_card": "idwbench.exports.model",
     "patch_pipeline": "idwbench.estimators.table",
     "register": "idwbench.plugins",

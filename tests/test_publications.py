@@ -7,8 +7,7 @@ import pytest
 from idwbench import Results, run_config, train, write_publication
 from idwbench.errors import ConfigError, OutputError
 from idwbench.publications.publication import publications
-from idwbench.sweep.shipped import shipped_sweeps
-from idwbench.sweep.spec import read_sweep
+from idwbench.sweep.spec import read_sweep, shipped_sweeps
 
 SWEEPS = Path(__file__).parents[1] / "sweeps/paper"
 

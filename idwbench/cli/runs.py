@@ -64,7 +64,7 @@ def runs_measure(
 
     Runs are selected by keys or by conditions; without a selection all runs that lack it are measured.
     """
-    from idwbench.sweep.measurement import unmeasured_runs
+    from idwbench.sweep.execution import unmeasured_runs
 
     results = idwbench.Results(db, read_only=True)
     lacking = unmeasured_runs(results.load_runs(_selected_keys(results, runs, where, sweep, state)))

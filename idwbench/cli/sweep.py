@@ -35,7 +35,7 @@ _REASON_WIDTH = 120
 
 def _sweep_names(incomplete: str) -> list[str]:
     """Return the names of the shipped sweeps, and of files and folders beside what is typed, for a shell."""
-    from idwbench.sweep.shipped import shipped_sweeps
+    from idwbench.sweep.spec import shipped_sweeps
 
     head = incomplete[: incomplete.rfind("/") + 1]
     try:
@@ -103,8 +103,7 @@ def sweep(
 
     from idwbench.cli.progress import SweepProgress
     from idwbench.sweep.execution import RETRIED
-    from idwbench.sweep.shipped import sweep_path
-    from idwbench.sweep.spec import read_sweep
+    from idwbench.sweep.spec import read_sweep, sweep_path
 
     spec = read_sweep(sweep_path(file), key_values("changes", changes))
     if dry_run:
@@ -131,7 +130,7 @@ def sweep(
 
 def _list_shipped(context: typer.Context, as_json: bool) -> None:
     """Print the shipped sweeps; raise `ConfigError` if something but ``--json`` was given beside ``--list``."""
-    from idwbench.sweep.shipped import shipped_descriptions
+    from idwbench.sweep.spec import shipped_descriptions
 
     for name in context.params:
         source = context.get_parameter_source(name)

@@ -20,8 +20,7 @@ from idwbench.files import check_output, make_folder, write_file
 from idwbench.report.labels import count_label
 from idwbench.results.records import RESULT_STATES, StoredRun
 from idwbench.results.store import Results
-from idwbench.sweep.shipped import shipped_sweeps
-from idwbench.sweep.spec import plan, read_sweep
+from idwbench.sweep.spec import plan, read_sweep, shipped_sweeps
 from idwbench.sweep.yaml_source import read_yaml
 
 if TYPE_CHECKING:

@@ -10,28 +10,7 @@ from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any, TypeVar
 
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    CheckConstraint,
-    Column,
-    ColumnElement,
-    Connection,
-    DateTime,
-    Float,
-    ForeignKey,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Row,
-    String,
-    Table,
-    Text,
-    UniqueConstraint,
-    select,
-)
-from sqlalchemy.engine import Dialect
+import sqlalchemy as sa
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from idwbench.errors import ResultsError
@@ -68,14 +47,14 @@ def in_utc(moment: datetime) -> datetime:
 class UtcDateTime(TypeDecorator[datetime]):
     """A date and time in UTC. SQLite stores no time zone: it is removed on writing and restored on reading."""
 
-    impl = DateTime(timezone=True)
+    impl = sa.DateTime(timezone=True)
     cache_ok = True
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
         """Return `value` in UTC."""
         return None if value is None else value.astimezone(UTC)
 
-    def process_result_value(self, value: Any | None, dialect: Dialect) -> datetime | None:
+    def process_result_value(self, value: Any | None, dialect: sa.Dialect) -> datetime | None:
         """Return the stored value with its time zone."""
         return None if value is None else in_utc(value)
 
@@ -83,19 +62,19 @@ class UtcDateTime(TypeDecorator[datetime]):
 class Json(TypeDecorator[Any]):
     """JSON; on PostgreSQL JSONB, which has the equality that the leaderboard needs."""
 
-    impl = JSON(none_as_null=True)
+    impl = sa.JSON(none_as_null=True)
     cache_ok = True
 
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+    def load_dialect_impl(self, dialect: sa.Dialect) -> TypeEngine[Any]:
         """Return the type for a dialect; PostgreSQL's module is imported only if it is used."""
         if dialect.name != "postgresql":
-            return dialect.type_descriptor(JSON(none_as_null=True))
+            return dialect.type_descriptor(sa.JSON(none_as_null=True))
         from sqlalchemy.dialects.postgresql import JSONB
 
         return dialect.type_descriptor(JSONB(none_as_null=True))
 
 
-metadata = MetaData(
+metadata = sa.MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
         "uq": "uq_%(table_name)s_%(column_0_N_name)s",
@@ -105,114 +84,114 @@ metadata = MetaData(
     }
 )
 
-sweeps = Table(
+sweeps = sa.Table(
     "sweeps",
     metadata,
-    Column("id", Integer, primary_key=True),
-    Column("name", String(200), nullable=False, unique=True),
-    Column("description", Text, nullable=False),
-    Column("spec", Text, nullable=False),
-    Column("created_at", UtcDateTime, nullable=False),
-    Column("updated_at", UtcDateTime, nullable=False),
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("name", sa.String(200), nullable=False, unique=True),
+    sa.Column("description", sa.Text, nullable=False),
+    sa.Column("spec", sa.Text, nullable=False),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("updated_at", UtcDateTime, nullable=False),
 )
 
-runs = Table(
+runs = sa.Table(
     "runs",
     metadata,
-    Column("id", Integer, primary_key=True),
-    Column("run_key", String(64), nullable=False, unique=True),
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("run_key", sa.String(64), nullable=False, unique=True),
     # Configuration, written when the run is planned.
-    Column("dataset", String(200), nullable=False),
-    Column("dataset_name", String(50), nullable=False),
-    Column("dataset_parameters", Json, nullable=False),
-    Column("model", String(50), nullable=False),
-    Column("method", String(100)),
-    Column("prototypes", Integer),
-    Column("power", Float),
-    Column("epsilon", Float),
-    Column("parameters", Json, nullable=False),
-    Column("plugin_sha256", String(64)),
-    Column("epochs", Integer, nullable=False),
-    Column("batch_size", Integer, nullable=False),
-    Column("learning_rate", Float, nullable=False),
-    Column("optimizer", String(50), nullable=False),
-    Column("schedule", String(50), nullable=False),
-    Column("protocol", Json, nullable=False),
-    Column("seed", BigInteger, nullable=False),  # up to 2³² − 1, more than PostgreSQL's integer holds
-    Column("config", Json, nullable=False),
+    sa.Column("dataset", sa.String(200), nullable=False),
+    sa.Column("dataset_name", sa.String(50), nullable=False),
+    sa.Column("dataset_parameters", Json, nullable=False),
+    sa.Column("model", sa.String(50), nullable=False),
+    sa.Column("method", sa.String(100)),
+    sa.Column("prototypes", sa.Integer),
+    sa.Column("power", sa.Float),
+    sa.Column("epsilon", sa.Float),
+    sa.Column("parameters", Json, nullable=False),
+    sa.Column("plugin_sha256", sa.String(64)),
+    sa.Column("epochs", sa.Integer, nullable=False),
+    sa.Column("batch_size", sa.Integer, nullable=False),
+    sa.Column("learning_rate", sa.Float, nullable=False),
+    sa.Column("optimizer", sa.String(50), nullable=False),
+    sa.Column("schedule", sa.String(50), nullable=False),
+    sa.Column("protocol", Json, nullable=False),
+    sa.Column("seed", sa.BigInteger, nullable=False),  # up to 2³² − 1, more than PostgreSQL's integer holds
+    sa.Column("config", Json, nullable=False),
     # Outcome; metrics, curves and arrays have tables of their own.
-    Column("state", String(10), nullable=False),
-    Column("previous_state", String(10)),  # of a running run: its state after an interruption
-    Column("n_parameters", Integer),
-    Column("diverged_epoch", Integer),
-    Column("error", Text),
+    sa.Column("state", sa.String(10), nullable=False),
+    sa.Column("previous_state", sa.String(10)),  # of a running run: its state after an interruption
+    sa.Column("n_parameters", sa.Integer),
+    sa.Column("diverged_epoch", sa.Integer),
+    sa.Column("error", sa.Text),
     # The user's own words.
-    Column("tags", Text),  # joined by ", "
-    Column("note", Text),
+    sa.Column("tags", sa.Text),  # joined by ", "
+    sa.Column("note", sa.Text),
     # Provenance.
-    Column("engine", String(50)),
-    Column("device", String(100)),
-    Column("threads", Integer),
-    Column("cpu", Json),
-    Column("platform", String(200)),
-    Column("host", String(255)),
-    Column("pid", Integer),
-    Column("attempt", Integer, nullable=False),
-    Column("versions", Json),
-    Column("git", Json),
-    Column("data_sha256", String(64)),
-    Column("seconds", Float),
-    Column("durations", Json),
-    Column("created_at", UtcDateTime, nullable=False),
-    Column("started_at", UtcDateTime),
-    Column("heartbeat_at", UtcDateTime),
-    Column("finished_at", UtcDateTime),
-    CheckConstraint(f"state IN ({', '.join(repr(state) for state in RUN_STATES)})", name="state"),
-    Index(None, "dataset", "method", "prototypes"),
-    Index(None, "state"),
+    sa.Column("engine", sa.String(50)),
+    sa.Column("device", sa.String(100)),
+    sa.Column("threads", sa.Integer),
+    sa.Column("cpu", Json),
+    sa.Column("platform", sa.String(200)),
+    sa.Column("host", sa.String(255)),
+    sa.Column("pid", sa.Integer),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("versions", Json),
+    sa.Column("git", Json),
+    sa.Column("data_sha256", sa.String(64)),
+    sa.Column("seconds", sa.Float),
+    sa.Column("durations", Json),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("started_at", UtcDateTime),
+    sa.Column("heartbeat_at", UtcDateTime),
+    sa.Column("finished_at", UtcDateTime),
+    sa.CheckConstraint(f"state IN ({', '.join(repr(state) for state in RUN_STATES)})", name="state"),
+    sa.Index(None, "dataset", "method", "prototypes"),
+    sa.Index(None, "state"),
 )
 
-metrics = Table(
+metrics = sa.Table(
     "metrics",
     metadata,
-    Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
-    Column("split", String(20), primary_key=True),
-    Column("name", String(50), primary_key=True),
-    Column("value", Float, nullable=False),
+    sa.Column("run_id", sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("split", sa.String(20), primary_key=True),
+    sa.Column("name", sa.String(50), primary_key=True),
+    sa.Column("value", sa.Float, nullable=False),
     sqlite_with_rowid=False,
 )
 
-curves = Table(
+curves = sa.Table(
     "curves",
     metadata,
-    Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
-    Column("epoch", Integer, primary_key=True),
-    Column("split", String(20), primary_key=True),
-    Column("name", String(50), primary_key=True),
-    Column("value", Float),  # NULL where it was not finite: SQLite has no NaN
+    sa.Column("run_id", sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("epoch", sa.Integer, primary_key=True),
+    sa.Column("split", sa.String(20), primary_key=True),
+    sa.Column("name", sa.String(50), primary_key=True),
+    sa.Column("value", sa.Float),  # NULL where it was not finite: SQLite has no NaN
     sqlite_with_rowid=False,
 )
 
-arrays = Table(
+arrays = sa.Table(
     "arrays",
     metadata,
-    Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
-    Column("name", String(50), primary_key=True),
-    Column("dtype", String(20), nullable=False),
-    Column("shape", Json, nullable=False),
-    Column("data", LargeBinary, nullable=False),
+    sa.Column("run_id", sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("name", sa.String(50), primary_key=True),
+    sa.Column("dtype", sa.String(20), nullable=False),
+    sa.Column("shape", Json, nullable=False),
+    sa.Column("data", sa.LargeBinary, nullable=False),
 )
 
-sweep_runs = Table(
+sweep_runs = sa.Table(
     "sweep_runs",
     metadata,
-    Column("sweep_id", ForeignKey("sweeps.id", ondelete="CASCADE"), primary_key=True),
-    Column("position", Integer, primary_key=True),
-    Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
-    UniqueConstraint("run_id", "sweep_id"),
+    sa.Column("sweep_id", sa.ForeignKey("sweeps.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("position", sa.Integer, primary_key=True),
+    sa.Column("run_id", sa.ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
+    sa.UniqueConstraint("run_id", "sweep_id"),
 )
 
-versions = Table("idwbench_version", metadata, Column("version_num", String(32), primary_key=True))
+versions = sa.Table("idwbench_version", metadata, sa.Column("version_num", sa.String(32), primary_key=True))
 
 
 def chunks(keys: Sequence[_Key]) -> Iterator[Sequence[_Key]]:
@@ -222,18 +201,18 @@ def chunks(keys: Sequence[_Key]) -> Iterator[Sequence[_Key]]:
 
 
 def rows_by_key(
-    connection: Connection,
+    connection: sa.Connection,
     run_keys: Iterable[str],
-    *columns: Column[Any],
-    where: Iterable[ColumnElement[bool]] = (),
+    *columns: sa.Column[Any],
+    where: Iterable[sa.ColumnElement[bool]] = (),
     lock: bool = False,
-) -> dict[str, Row[*tuple[Any, ...]]]:
+) -> dict[str, sa.Row[*tuple[Any, ...]]]:
     """Return ``id`` and `columns` of the stored runs with these keys that meet the conditions, by key.
 
     With `lock`, PostgreSQL keeps the rows locked until the end of the transaction; SQLite has one lock for writing.
     """
     # Processes that lock rows in the same order cannot deadlock.
-    query = select(runs.c.id, runs.c.run_key, *columns).where(*where).order_by(runs.c.id)
+    query = sa.select(runs.c.id, runs.c.run_key, *columns).where(*where).order_by(runs.c.id)
     query = query.with_for_update() if lock else query
     parts = chunks([*dict.fromkeys(run_keys)])
     rows = (row for keys in parts for row in connection.execute(query.where(runs.c.run_key.in_(keys))))
@@ -248,7 +227,7 @@ def check_known(run_keys: Iterable[str], stored: Collection[str]) -> None:
 
 
 def insert_rows(
-    connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], *, new_only: bool = False
+    connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]], *, new_only: bool = False
 ) -> None:
     """Insert rows, each with the same columns; with `new_only`, those whose key is stored already are left out."""
     new = dialect_insert(connection, table)
@@ -256,6 +235,6 @@ def insert_rows(
         connection.execute(new.on_conflict_do_nothing() if new_only else new, rows)
 
 
-def dialect_insert(connection: Connection, table: Table) -> Any:
+def dialect_insert(connection: sa.Connection, table: sa.Table) -> Any:
     """Return the INSERT of SQLite or PostgreSQL, which has ``ON CONFLICT``."""
     return import_module(f"sqlalchemy.dialects.{connection.dialect.name}").insert(table)

@@ -1,9 +1,12 @@
-"""`train` and `run_sweep` train and store the runs that the database does not have; `replay_run` trains one again."""
+"""`train` and `run_sweep` train and store the runs that the database does not have; `replay_run` trains one again.
+
+`measure_runs` adds the metrics of prototype quality to stored runs, from their keys and values, without training.
+"""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from os import PathLike
@@ -18,11 +21,13 @@ from idwbench.results import DEFAULT_DATABASE
 from idwbench.results.records import RESULT_STATES, EndedState, StoredRun, SweepStatus
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
+from idwbench.runs.datasets import DigitsConfig, ImageConfig, dataset_identity
+from idwbench.runs.kinds.models import MODELS
+from idwbench.runs.metrics import Metrics
 from idwbench.runs.settings import Count, Settings, validated
 from idwbench.sweep.observer import Observer, default_observer
 from idwbench.sweep.runner import Runner, with_requirements
-from idwbench.sweep.shipped import sweep_path
-from idwbench.sweep.spec import SweepSpec, plan, read_sweep
+from idwbench.sweep.spec import SweepSpec, plan, read_sweep, sweep_path
 from idwbench.training.engine import Context, EngineName
 from idwbench.training.selection import check_engine, check_run, useful_threads
 
@@ -30,10 +35,11 @@ if TYPE_CHECKING:
     from idwbench.results.comparison import Comparison
     from idwbench.sweep.cluster import Cluster
 
-__all__ = ["RETRIED", "Retry", "replay_run", "run_sweep", "train"]
+__all__ = ["RETRIED", "Retry", "measure_runs", "replay_run", "run_sweep", "train", "unmeasured_runs"]
 
 # Metrics of the cost of a training, which differ from one to the next.
 _COSTS = ("seconds_per_step", "activation_memory", "fit_seconds", "predict_seconds")
+_MEASURED_AT_ONCE = 50
 Retry = Literal["failed", "diverged", "all"]
 # The states that each choice trains again.
 RETRIED: dict[str | None, tuple[EndedState, ...]] = {
@@ -251,3 +257,65 @@ def replay_run(
         both = compare_runs(results, run.run_key, run.run_key, Results(scratch, read_only=True))
     stored = {key: pair for key, pair in both.metrics.items() if key in run.metrics and key[1] not in _COSTS}
     return replace(both, metrics=stored)
+
+
+def unmeasured_runs(runs: Sequence[StoredRun]) -> list[StoredRun]:
+    """Return the complete runs with keys and values that lack metrics of prototype quality.
+
+    These are old runs, or runs on images that are older than the correlation of keys with them.
+    """
+    return [
+        run
+        for run in runs
+        if run.state == "complete"
+        and {"keys", "values"} <= set(MODELS[run.config.model.kind].array_names)
+        and any(run.metric(name, "train") is None for name in _telling_metrics(run))
+    ]
+
+
+def _telling_metrics(run: StoredRun) -> tuple[str, ...]:
+    """Return the metrics of quality that every measured run with such data has."""
+    is_image = isinstance(run.config.dataset, ImageConfig | DigitsConfig)
+    return ("coverage", "key_correlation") if is_image else ("coverage",)
+
+
+def measure_runs(
+    results: Results,
+    runs: Sequence[StoredRun],
+    data_dir: Path | None = None,
+    on_measured: Callable[[int], None] = lambda done: None,
+) -> int:
+    """Store the metrics of prototype quality of the runs that lack them, and return the number of these runs.
+
+    Args:
+        results: The database of the runs.
+        runs: Runs in any state.
+        data_dir: Folder of the image archives.
+        on_measured: Called with the number of runs measured so far; an exception in it keeps what is stored.
+
+    Raises:
+        DatasetError: a data set cannot be loaded.
+        ResultsError: it is not the data that a run was trained on, or the database cannot be written.
+    """
+    groups: dict[str, list[StoredRun]] = {}
+    for run in unmeasured_runs(runs):
+        groups.setdefault(dataset_identity(run.config.dataset), []).append(run)
+    done = 0
+    for group in groups.values():
+        from idwbench.data.loading import load_dataset
+        from idwbench.models.neighbours import PrototypeQuality
+
+        dataset = load_dataset(group[0].config.dataset, data_dir)
+        quality = PrototypeQuality(dataset.splits, are_images=dataset.image_shape is not None)
+        for start in range(0, len(group), _MEASURED_AT_ONCE):
+            measured: dict[str, Metrics] = {}
+            for run in group[start : start + _MEASURED_AT_ONCE]:
+                if run.data_sha256 not in (None, dataset.sha256):
+                    raise ResultsError(f"run {run.run_key[:12]} was trained on other data: the checksums differ")
+                stored = results.load_arrays(run.run_key)
+                keys, values = (stored[name].astype("float32") for name in ("keys", "values"))
+                measured[run.run_key] = quality.metrics(keys, values)
+            results.add_metrics(measured)
+            done += len(measured)
+            on_measured(done)
+    return done

@@ -1,18 +1,24 @@
-"""`SweepSpec`: a validated sweep file, and the plan of its runs; neither has side effects."""
+"""`SweepSpec`: a validated sweep file, changed or shipped, and the plan of its runs; none has side effects."""
 
+import io
+import os
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.resources import as_file, files
+from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
+from ruamel.yaml import YAML
 
-from idwbench.errors import ConfigError, dotted
+from idwbench.errors import ConfigError, SpecError, did_you_mean, dotted
 from idwbench.runs.config import RunConfig
 from idwbench.runs.protocol import DEFAULT_PROTOCOLS, Protocol, parse_protocol
 from idwbench.runs.settings import Seed, Settings, is_storable, validated
-from idwbench.sweep.changes import changed_source
 from idwbench.sweep.grid import (
     MAX_RUNS,
     Block,
@@ -26,7 +32,7 @@ from idwbench.sweep.grid import (
 from idwbench.sweep.sampler import SamplerSettings, SearchBlock, read_sampler, read_space
 from idwbench.sweep.yaml_source import YamlSource, read_yaml
 
-__all__ = ["SweepSpec", "plan", "read_sweep"]
+__all__ = ["SweepSpec", "plan", "read_sweep", "shipped_descriptions", "shipped_sweeps", "sweep_path"]
 
 
 @dataclass(frozen=True)
@@ -108,7 +114,7 @@ def read_sweep(path: Path, changes: Mapping[str, Any] | None = None) -> SweepSpe
     if not changes:
         return spec
     try:
-        text = changed_source(read_yaml(path).content, changes, _SweepFile.model_fields)
+        text = _changed_source(read_yaml(path).content, changes)
         return _read(read_yaml(path, text.encode()), path)
     except ConfigError as error:
         problem = ": ".join(filter(None, (dotted(error.location), error.problem)))
@@ -155,3 +161,82 @@ def plan(spec: SweepSpec) -> tuple[RunConfig, ...]:
                 seeds = () if model.is_deterministic else spec.seeds[1:]
                 runs[first.run_key] = [first, *map(first.with_seed, seeds)]
     return tuple(run for group in runs.values() for run in group)
+
+
+def _changed_source(content: Any, changes: Mapping[str, Any]) -> str:
+    """Return the text of a sweep file with other values: what the stored sweep has as its source.
+
+    A change is named by a key of the file, by an axis of the grid, which is changed in the blocks that
+    have it, by another setting of the protocol, or by a setting of a mapping in the file, as ``dataset.noise``.
+
+    Raises:
+        ConfigError: nothing in the file has that name, or a setting is named of what is no mapping.
+    """
+    keys, changed = _SweepFile.model_fields, deepcopy(content) if isinstance(content, dict) else {}
+    blocks = changed.get("grid")
+    blocks = [block for block in (blocks if isinstance(blocks, list) else [blocks]) if isinstance(block, dict)]
+    for name, value in changes.items():
+        having = [block for block in blocks if name in block]
+        part, _, setting = name.partition(".")
+        if name in keys:
+            changed[name] = value
+        elif having:
+            for block in having:
+                block[name] = value
+        elif name in Protocol.model_fields:
+            changed["protocol"] = {**(changed.get("protocol") or {}), name: value}
+        elif part in keys and setting:
+            changed[part] = _mapping(part, changed.get(part)) | {setting: value}
+        else:
+            known = [*keys, *Protocol.model_fields, *(axis for block in blocks for axis in block)]
+            raise ConfigError(f"nothing in the sweep is called '{name}'", hint=did_you_mean(name, known))
+    stream = io.StringIO()
+    YAML(typ="safe", pure=True).dump(changed, stream)
+    return stream.getvalue()
+
+
+def _mapping(key: str, content: Any) -> dict[str, Any]:
+    if key == "dataset" and isinstance(content, str):
+        return {"name": content}
+    if not isinstance(content, dict | None):
+        raise ConfigError(f"'{key}' is no mapping", hint=f"give all of it, as {key}=…")
+    return content or {}
+
+
+@cache
+def shipped_sweeps() -> dict[str, Path]:
+    """Return the files of the shipped sweeps by name, sorted.
+
+    A package that was built has them inside; in a checkout they are in the folder beside the package.
+    """
+    with as_file(files("idwbench")) as package:
+        inside = package / "sweeps"
+        folder = inside if inside.is_dir() else package.parent / "sweeps"
+    return {file.stem: file for file in sorted(folder.rglob("*.yaml"), key=lambda file: file.stem)}
+
+
+def shipped_descriptions() -> dict[str, str]:
+    """Return the description of each shipped sweep by its name."""
+    return {name: str(read_yaml(file).content["description"]) for name, file in shipped_sweeps().items()}
+
+
+def sweep_path(sweep: str | PathLike[str]) -> Path:
+    """Return the path of a sweep file, given as a path or by the name of a shipped sweep.
+
+    Text without a folder and without a suffix, such as ``two_moons``, is the name of a shipped sweep, also if the
+    working directory has a file of that name; it is a path if no shipped sweep has this name. Everything else is a
+    path: ``two_moons.yaml``, ``./two_moons`` and `pathlib.Path` objects.
+
+    Raises:
+        SpecError: neither a shipped sweep nor a file has this name.
+    """
+    path = Path(sweep)
+    if not isinstance(sweep, str) or not sweep or path.name != sweep or path.suffix:
+        return path
+    shipped = shipped_sweeps()
+    if sweep in shipped:
+        return shipped[sweep]
+    if "\0" in sweep or os.path.exists(path):
+        return path
+    hint = did_you_mean(sweep, shipped)
+    raise SpecError("no such file, and no shipped sweep of this name", hint=hint, file=path)

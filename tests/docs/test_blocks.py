@@ -20,8 +20,7 @@ from typer.testing import CliRunner
 
 from idwbench.cli.app import app
 from idwbench.sweep.execution import run_sweep
-from idwbench.sweep.shipped import shipped_sweeps, sweep_path
-from idwbench.sweep.spec import plan, read_sweep
+from idwbench.sweep.spec import plan, read_sweep, shipped_sweeps, sweep_path
 
 SPECIAL = YAML(typ="safe").load(Path(__file__).with_name("pages.yaml"))
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]

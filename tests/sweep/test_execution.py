@@ -17,8 +17,7 @@ import idwbench
 from idwbench import Results, run_config
 from idwbench.errors import ConfigError, ResultsError, TrainingError
 from idwbench.plugins import load_plugin
-from idwbench.sweep.execution import replay_run, run_sweep, train
-from idwbench.sweep.measurement import measure_runs, unmeasured_runs
+from idwbench.sweep.execution import measure_runs, replay_run, run_sweep, train, unmeasured_runs
 from idwbench.sweep.observer import Observer
 from idwbench.sweep.runner import Runner
 from idwbench.sweep.sampler import Range
@@ -134,7 +133,7 @@ def test_runs_on_images_that_are_older_than_the_correlation_of_keys_are_measured
 
 
 def test_what_was_measured_before_an_interruption_stays_and_a_run_of_other_data_is_refused(unmeasured, monkeypatch):
-    monkeypatch.setattr("idwbench.sweep.measurement._AT_ONCE", 5)
+    monkeypatch.setattr("idwbench.sweep.execution._MEASURED_AT_ONCE", 5)
     results = Results(unmeasured)
 
     with pytest.raises(KeyboardInterrupt):

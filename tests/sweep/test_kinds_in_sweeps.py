@@ -22,7 +22,7 @@ from idwbench.report.leaderboard import leaderboard
 from idwbench.report.summaries import section_tables, summarise
 from idwbench.runs.kinds.models import MODELS
 from idwbench.runs.protocol import DEFAULT_PROTOCOLS
-from idwbench.sweep.measurement import measure_runs, unmeasured_runs
+from idwbench.sweep.execution import measure_runs, unmeasured_runs
 from idwbench.sweep.observer import Observer
 from idwbench.sweep.spec import plan, read_sweep
 

@@ -14,8 +14,7 @@ from idwbench.runs.datasets import DATASETS, CsvConfig, NpzConfig
 from idwbench.runs.kinds.models import MODELS
 from idwbench.runs.protocol import DEFAULT_PROTOCOLS, Protocol
 from idwbench.sweep.execution import run_sweep
-from idwbench.sweep.shipped import shipped_descriptions, shipped_sweeps, sweep_path
-from idwbench.sweep.spec import plan, read_sweep
+from idwbench.sweep.spec import plan, read_sweep, shipped_descriptions, shipped_sweeps, sweep_path
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/sweeps.md").read_text(encoding="utf-8").split("## Searching beyond a grid")[0]
