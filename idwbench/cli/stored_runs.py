@@ -171,12 +171,12 @@ def _facts(results: idwbench.Results, run: StoredRun, recording: Path | None) ->
 
 
 def _print_run(results: idwbench.Results, run: StoredRun, recording: Path | None) -> None:
-    from idwbench.results.comparison import environment, run_settings
+    from idwbench.results.comparison import environment
 
     print_line(f"run {run.run_key}")
     print_line(f"{run.label} · seed {run.seed}")
     print_facts(_state_facts(run) | {"sweeps": ", ".join(results.sweeps_of(run.run_key))}, indent=2)
-    settings = {name: plain_value(value) for name, value in run_settings(run.config).items()}
+    settings = {name: plain_value(value) for name, value in run.config.named_settings().items()}
     print_facts(settings, title="settings", indent=2)
     _print_metrics(run)
     _print_curve(results.load_curve(run.run_key))

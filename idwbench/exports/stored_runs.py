@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from idwbench.errors import DatasetError, OutputError, OutputExistsError, ResultsError
 from idwbench.files import check_output, writable_folder, write_file
 from idwbench.machine import require_package
-from idwbench.results.comparison import environment, run_settings
+from idwbench.results.comparison import environment
 from idwbench.results.records import RESULT_STATES, StoredRun
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
@@ -304,7 +304,7 @@ def _times(run: StoredRun) -> tuple[float, float]:
 
 def _plain_settings(config: RunConfig) -> dict[str, bool | int | float | str]:
     """Return the settings of a run without those that are None."""
-    return {name: _plain_setting(value) for name, value in run_settings(config).items() if value is not None}
+    return {name: _plain_setting(value) for name, value in config.named_settings().items() if value is not None}
 
 
 def _plain_setting(value: Any) -> bool | int | float | str:

@@ -65,7 +65,8 @@ def collect_curves(selection: Selection) -> tuple[list[PanelRow], str]:
     Raises:
         ConfigError: no complete run has a learning curve.
     """
-    points = selection.store.load_curves([run.run_key for run in selection.runs if run.state == "complete"])
+    keys = [run.run_key for run in selection.runs if run.state == "complete"]
+    points = {key: selection.store.load_curve(key) for key in keys}
     kinds = {run.config.model.kind for run in selection.runs if points.get(run.run_key)}
     sections = selection.sections([run for run in selection.runs if run.config.model.kind in kinds])
     if more := sections[_MOST_PANELS:]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from idwbench.results.records import StoredRun
-from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import metric_order
 from idwbench.runs.results import CurvePoint
 
@@ -17,16 +16,7 @@ if TYPE_CHECKING:
 
     from idwbench.results.store import Results
 
-__all__ = [
-    "ArrayDifference",
-    "Comparison",
-    "array_differences",
-    "compare_runs",
-    "curve_difference",
-    "differing",
-    "environment",
-    "run_settings",
-]
+__all__ = ["ArrayDifference", "Comparison", "array_difference", "compare_runs", "curve_difference", "environment"]
 
 
 @dataclass(frozen=True)
@@ -45,21 +35,6 @@ class ArrayDifference:
     shapes: tuple[tuple[int, ...] | None, tuple[int, ...] | None]
 
 
-def run_settings(config: RunConfig) -> dict[str, Any]:
-    """Return the settings of a run by name, defaults included, as the columns of `Results.to_frame`."""
-    model = dict(config.model)
-    parameters = model.pop("parameters", {})
-    return {
-        **{f"dataset_{name}": value for name, value in config.dataset},
-        "model": model.pop("kind"),
-        "method": config.model.method,
-        **model,
-        **parameters,
-        **dict(config.protocol),
-        "seed": config.seed,
-    }
-
-
 def environment(run: StoredRun) -> dict[str, Any]:
     """Return what the result of a run may depend on besides its settings: versions, processor, commit, data, …."""
     facts: dict[str, Any] = {name: getattr(run, name) for name in ("engine", "device", "threads", "host", "platform")}
@@ -70,20 +45,14 @@ def environment(run: StoredRun) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if value is not None}
 
 
-def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Return the entries of two mappings that differ, by name, with None for a missing one."""
     names = dict.fromkeys((*one, *other))
     return {name: (one.get(name), other.get(name)) for name in names if one.get(name) != other.get(name)}
 
 
-def array_differences(
-    one: Mapping[str, NDArray[np.generic]], other: Mapping[str, NDArray[np.generic]]
-) -> dict[str, ArrayDifference]:
-    """Return the differences of the arrays of two runs by name."""
-    return {name: _array_difference(one.get(name), other.get(name)) for name in sorted({*one, *other})}
-
-
-def _array_difference(one: NDArray[np.generic] | None, other: NDArray[np.generic] | None) -> ArrayDifference:
+def array_difference(one: NDArray[np.generic] | None, other: NDArray[np.generic] | None) -> ArrayDifference:
+    """Return the difference of two arrays, of which one may be missing."""
     import numpy as np
 
     shapes = (None if one is None else one.shape, None if other is None else other.shape)
@@ -153,12 +122,14 @@ def compare_runs(results: Results, one: str, other: str, others: Results | None 
     """
     stores = results, others or results
     first, second = runs = (stores[0].find_run(one), stores[1].find_run(other))
-    names = sorted({*first.metrics, *second.metrics}, key=metric_order)
+    pairs = sorted({*first.metrics, *second.metrics}, key=metric_order)
+    arrays, others_arrays = (store.load_arrays(run.run_key) for store, run in zip(stores, runs, strict=True))
+    names = sorted({*arrays, *others_arrays})
     return Comparison(
         runs=runs,
-        settings=differing(run_settings(first.config), run_settings(second.config)),
-        metrics={key: (first.metrics.get(key), second.metrics.get(key)) for key in names},
+        settings=_differing(first.config.named_settings(), second.config.named_settings()),
+        metrics={pair: (first.metrics.get(pair), second.metrics.get(pair)) for pair in pairs},
         curve=curve_difference(*(store.load_curve(run.run_key) for store, run in zip(stores, runs, strict=True))),
-        arrays=array_differences(*(store.load_arrays(run.run_key) for store, run in zip(stores, runs, strict=True))),
-        environment=differing(environment(first), environment(second)),
+        arrays={name: array_difference(arrays.get(name), others_arrays.get(name)) for name in names},
+        environment=_differing(environment(first), environment(second)),
     )

@@ -16,16 +16,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, ExceptionContext, NullPool, create_engine, make_url
+from sqlalchemy import URL, Connection, Engine, ExceptionContext, NullPool, create_engine, exc, make_url
 from sqlalchemy.event import listen
-from sqlalchemy.exc import (
-    ArgumentError,
-    DatabaseError,
-    DBAPIError,
-    IntegrityError,
-    NoSuchModuleError,
-    ProgrammingError,
-)
 
 from idwbench.errors import DatabaseFullError, ResultsError
 from idwbench.results.reading import check_text
@@ -180,7 +172,9 @@ def _translate(label: str, path: Path | None, context: ExceptionContext) -> None
     error = context.original_exception
     if isinstance(error, UnicodeEncodeError):
         raise ResultsError(f"text that is not valid Unicode: {error.reason}", file=label)
-    if not isinstance(context.sqlalchemy_exception, DBAPIError) or _is_programming_error(context.sqlalchemy_exception):
+    if not isinstance(context.sqlalchemy_exception, exc.DBAPIError) or _is_programming_error(
+        context.sqlalchemy_exception
+    ):
         return
     if context.connection is not None:
         check_text(context.connection, label, error)
@@ -201,7 +195,7 @@ def _url(db: str) -> Path | URL:
     try:
         db.encode()
         url = make_url(db)
-    except ArgumentError:
+    except exc.ArgumentError:
         raise ResultsError("neither a path nor a database URL", file=label, hint=_EXPECTED) from None
     except ValueError:  # a port that is not a number, a lone surrogate, …
         hint = "expected postgresql://user@host:5432/database"
@@ -246,7 +240,7 @@ def _postgresql_engine(url: URL, read_only: bool) -> Engine:
     options = {"postgresql_readonly": True} if read_only else {}
     try:
         engine = create_engine(url, poolclass=NullPool, json_serializer=to_json, execution_options=options)
-    except NoSuchModuleError:
+    except exc.NoSuchModuleError:
         raise ResultsError(f"SQLAlchemy has no driver '{url.drivername}'", file=label) from None
     except ImportError as error:
         package = error.name or driver
@@ -291,12 +285,12 @@ def explained(error: BaseException | None) -> str:
     return f"cannot be used: {line}" if _code(error) in _REFUSED else line
 
 
-def _is_programming_error(error: DBAPIError) -> bool:
+def _is_programming_error(error: exc.DBAPIError) -> bool:
     if error.statement is None:  # while connecting, where a driver reports a wrong option as any of its errors
         return False
     if _code(error.orig).startswith(_WRONG_DATA) or _code(error.orig) in (*_REFUSED, *_CONFLICTS):
         return False
-    return isinstance(error, IntegrityError | ProgrammingError) or not isinstance(error, DatabaseError)
+    return isinstance(error, exc.IntegrityError | exc.ProgrammingError) or not isinstance(error, exc.DatabaseError)
 
 
 def _is_full(error: BaseException | None, path: Path | None) -> bool:

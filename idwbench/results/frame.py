@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
-from idwbench.results.comparison import run_settings
 from idwbench.results.leases import stale_keys
 from idwbench.results.reading import read_columns, stored_runs
 from idwbench.results.records import StoredRun
@@ -121,7 +120,7 @@ def with_settings(table: pandas.DataFrame, *, objects: bool = False) -> pandas.D
 def _settings(config: RunConfig) -> dict[str, Any]:
     """Return the settings of a run without its seed, with the label of its model after its kind."""
     row: dict[str, Any] = {"setting": hashlib.sha256(config.setting_key.encode()).hexdigest()[:_SHORT]}
-    for name, value in run_settings(config).items():
+    for name, value in config.named_settings().items():
         row |= {name: value} | ({"label": config.model.label} if name == "model" else {})
     del row["seed"]
     return row

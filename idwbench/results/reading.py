@@ -46,7 +46,6 @@ __all__ = [
     "find_runs",
     "load_arrays",
     "load_curve",
-    "load_curves",
     "load_runs",
     "names",
     "read_columns",
@@ -329,29 +328,20 @@ def sweeps_of(connection: sa.Connection, run_key: str) -> list[str]:
     return list(connection.execute(query.order_by(sweeps.c.name)).scalars())
 
 
-def load_curves(connection: sa.Connection, run_keys: Sequence[str]) -> dict[str, list[CurvePoint]]:
-    """Return the learning curves of many runs by run key, as `load_curve`; those of unknown runs are empty."""
-    query = sa.select(runs.c.run_key, curves.c.epoch, curves.c.split, curves.c.name, curves.c.value)
-    query = query.join(curves, curves.c.run_id == runs.c.id)
-    query = query.order_by(runs.c.id, curves.c.epoch, curves.c.split, curves.c.name)
-    points: dict[str, dict[int, dict[tuple[str, str], float]]] = {key: {} for key in run_keys}
-    for part in chunks(list(points)):
-        rows = connection.execute(query.where(runs.c.run_key.in_(part))).all()
-        keys, *columns = zip(*rows, strict=True) if rows else [()] * 5
-        epochs, values = (_converted_column(keys, "curve", sa.Float(), [*columns[place]]) for place in (0, 3))
-        for key, epoch, split, name, value in zip(keys, epochs, *columns[1:3], values, strict=True):
-            points[key].setdefault(epoch, {})[split, name] = math.nan if value is None else value
-    return {key: [CurvePoint(epoch, values) for epoch, values in by_epoch.items()] for key, by_epoch in points.items()}
-
-
 def load_curve(connection: sa.Connection, run_key: str) -> list[CurvePoint]:
     """Return the learning curve of a run, which may be empty; values that were not finite are NaN.
 
     Raises:
-        ResultsError: no run has that key.
+        ResultsError: no run has that key, or a value is damaged.
     """
-    _stored_id(connection, run_key)
-    return load_curves(connection, [run_key])[run_key]
+    query = sa.select(curves.c.epoch, curves.c.split, curves.c.name, curves.c.value)
+    query = query.where(curves.c.run_id == _stored_id(connection, run_key))
+    rows = connection.execute(query.order_by(curves.c.epoch, curves.c.split, curves.c.name)).all()
+    points: dict[int, dict[tuple[str, str], float]] = {}
+    for epoch, split, name, value in rows:
+        number, measured = _converted_column([run_key] * 2, "curve", sa.Float(), [epoch, value])
+        points.setdefault(number, {})[split, name] = math.nan if measured is None else measured
+    return [CurvePoint(epoch, values) for epoch, values in points.items()]
 
 
 def load_arrays(connection: sa.Connection, run_key: str) -> dict[str, NDArray[np.generic]]:

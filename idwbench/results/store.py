@@ -90,7 +90,6 @@ class Results:
     load_runs = _operation(reading.load_runs)
     sweeps_of = _operation(reading.sweeps_of)
     load_curve = _operation(reading.load_curve)
-    load_curves = _operation(reading.load_curves)
     load_arrays = _operation(reading.load_arrays)
     array_facts = _operation(reading.array_facts)
     run_states = _operation(leases.run_states)

@@ -149,6 +149,20 @@ class RunConfig(Settings):
         _set(copy, "_origin", self)
         return copy
 
+    def named_settings(self) -> dict[str, Any]:
+        """Return the settings by name, defaults included, as the columns of `Results.to_frame`."""
+        model = dict(self.model)
+        parameters = model.pop("parameters", {})
+        return {
+            **{f"dataset_{name}": value for name, value in self.dataset},
+            "model": model.pop("kind"),
+            "method": self.model.method,
+            **model,
+            **parameters,
+            **dict(self.protocol),
+            "seed": self.seed,
+        }
+
     @property
     def network(self) -> PrototypesConfig:
         """The settings of the prototype network that this run trains; raises `ValueError` for a run of another kind."""

@@ -120,8 +120,7 @@ def train(
             runner.threads = useful_threads(config, dataset, runner.context)
         runner.train_all(to_do, dataset)
         if runner.outcome["failed"]:
-            error = (results.find_run(key).error or "").strip().splitlines()
-            raise TrainingError(f"run {key[:12]} failed: {error[-1] if error else 'no reason was stored'}")
+            raise TrainingError(f"run {key[:12]} failed: {results.find_run(key).reason or 'no reason was stored'}")
     run = results.find_run(key)
     if run.state in ("planned", "running"):
         raise RunElsewhereError(f"run {key[:12]} is being trained by another process")

@@ -30,8 +30,8 @@ class Store:
             raise ResultsError(f"no run has the key '{run_key}'")
         return arrays
 
-    def load_curves(self, run_keys):
-        return {key: self.curves.get(key, []) for key in run_keys}
+    def load_curve(self, run_key):
+        return self.curves.get(run_key, [])
 
 
 def draw(name, runs, **facts):

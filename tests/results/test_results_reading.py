@@ -13,7 +13,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from idwbench.errors import ResultsError
-from idwbench.results.comparison import array_differences, compare_runs, curve_difference, environment
+from idwbench.results.comparison import ArrayDifference, array_difference, compare_runs, curve_difference, environment
 from idwbench.results.frame import records, runs_frame, with_settings
 from idwbench.results.store import results_to_read
 from idwbench.results.tables import metadata
@@ -76,18 +76,12 @@ def test_a_key_that_fits_no_run_is_refused_in_one_line(filled, key):
         assert "\n" not in str(caught.value)
 
 
-def test_curves_of_many_runs_are_read_by_one_query_and_arrays_known_unread(filled, make_config, statements):
-    keys = [make_config(5, weight_decay=0.5).run_key, make_config(1).run_key, make_config(0).run_key]
-    curves = filled.load_curves([*keys, "ab"])
-    assert sum("curves" in statement for statement in statements) == 1
-    assert list(curves) == [*keys, "ab"]
-    assert curves.pop("ab") == []
-    assert [repr(curve) for curve in curves.values()] == [repr(filled.load_curve(key)) for key in keys]
-    assert all(curve for key, curve in curves.items() if key != keys[1])
-    facts = filled.array_facts(keys[2])
+def test_arrays_are_known_unread_and_a_run_knows_its_sweeps(filled, make_config, statements):
+    key, alone = make_config(0).run_key, make_config(5, weight_decay=0.5).run_key
+    facts = filled.array_facts(key)
     assert facts == {name: {"dtype": "float32", "shape": (16, 2)} for name in ("keys", "values")}
     assert not any("arrays.data" in statement for statement in statements)
-    assert (filled.sweeps_of(keys[2]), filled.sweeps_of(keys[0])) == (["moons"], [])
+    assert (filled.sweeps_of(key), filled.sweeps_of(alone)) == (["moons"], [])
 
 
 def test_many_runs_are_read_with_as_many_queries_as_few(store, make_config, make_result, statements):
@@ -137,16 +131,12 @@ def test_arrays_are_identical_by_bytes_and_else_have_a_largest_difference_as_cur
     assert (curve_difference(curve, [*curve]), curve_difference(curve, other)) == (0, 0.25)
     assert curve_difference(curve, curve[:1]) is None
     one = np.array([1.0, np.nan, np.inf], np.float32)
-    found = array_differences(
-        {"zero": np.array([0.0]), "same": one, "near": one, "wide": one, "gone": one, "words": np.array(["a"])},
-        {"zero": -np.zeros(1), "same": one.copy(), "near": one + 0.5, "wide": one[:2], "words": np.array(["b"])},
-    )
-    assert (found["zero"].identical, found["zero"].largest) == (False, 0)
-    assert found["same"].identical and found["same"].largest == 0
-    assert (found["near"].identical, found["near"].largest) == (False, 0.5)
-    assert (found["wide"].largest, found["wide"].shapes) == (None, ((3,), (2,)))
-    assert (found["gone"].largest, found["gone"].shapes) == (None, ((3,), None))
-    assert (found["words"].identical, found["words"].largest) == (False, None)
+    zero, near = array_difference(np.array([0.0]), -np.zeros(1)), array_difference(one, one + 0.5)
+    assert (zero.identical, zero.largest, near.identical, near.largest) == (False, 0, False, 0.5)
+    assert array_difference(one, one.copy()) == ArrayDifference(True, 0, ((3,), (3,)))
+    assert array_difference(one, one[:2]) == ArrayDifference(False, None, ((3,), (2,)))
+    assert array_difference(one, None) == ArrayDifference(False, None, ((3,), None))
+    assert array_difference(np.array(["a"]), np.array(["b"])) == ArrayDifference(False, None, ((1,), (1,)))
 
 
 def test_two_runs_are_compared_in_all_parts(store, make_config, make_result):
