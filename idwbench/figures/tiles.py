@@ -140,7 +140,7 @@ def draw_tiles(axes: Axes, grid: TileGrid) -> None:
         left, top = place % columns * (1 + _GAP), place // columns * grid.row_height
         if left == 0:
             for number, word in enumerate(grid.beside):
-                y = top + (number + 0.5) * grid.aspect
+                y = top + number * (grid.aspect + _BETWEEN) + 0.5 * grid.aspect
                 axes.text(-0.08, y, word, ha="right", va="center", fontsize=8.5, color=QUIET)
         for words in tile.above:
             _write(axes, words, left, top + grid.line / 2)

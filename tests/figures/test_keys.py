@@ -6,7 +6,7 @@ from itertools import pairwise
 import matplotlib
 import numpy as np
 import pytest
-from made import SCALING, assert_no_words_overlap, draw, made_dataset, made_run, use_dataset, words
+from made import SCALING, assert_no_words_overlap, draw, draw_pairs, made_dataset, made_run, use_dataset, words
 from matplotlib.collections import PathCollection
 from matplotlib.patches import Rectangle
 
@@ -114,6 +114,29 @@ def test_a_key_stands_above_its_nearest_image_with_both_labels_and_the_distance(
     assert_no_words_overlap(figure)
     with pytest.raises(ConfigError, match="the keys of fc_relu are directions"):
         draw("keys_nearest", runs[:1], default=arrays)
+
+
+def test_slopes_stand_below_their_keys_one_for_each_class_with_a_mean_of_zero(monkeypatch):
+    dataset = made_dataset(image_shape=(1, 2), class_names=tuple(DIGITS[:3]))
+    use_dataset(monkeypatch, dataset)
+    generator = np.random.default_rng(0)
+    shapes = {"keys": (4, 2), "values": (4, 3), "slope_inputs": (2, 4, 2), "slope_outputs": (2, 4, 3)}
+    arrays = {name: generator.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    plain, sloped = (made_run(run_config("two_moons", prototypes=4, slope_rank=rank)) for rank in (0, 2))
+    without = {name: arrays[name] for name in ("keys", "values")}
+    figure, left_out = draw_pairs("slopes", (plain, without), (sloped, arrays))
+    assert left_out == ("not drawn: models whose values have no slope",)
+    (axes,) = figure.axes
+    shown = np.array([image.get_array().ravel() for image in axes.images]).reshape(4, 4, 2)  # key, and three classes
+    order = key_order(arrays["values"])
+    slopes = np.einsum("rpo,rpf->pof", arrays["slope_outputs"], arrays["slope_inputs"])
+    np.testing.assert_allclose(shown[:, 0], SCALING.invert(arrays["keys"][order]), rtol=1e-6)
+    np.testing.assert_allclose(shown[:, 1:], (slopes - slopes.mean(1, keepdims=True))[order], atol=1e-6)
+    names = [DIGITS[label] for label in arrays["values"][order].argmax(1)]
+    assert texts(axes) == ["key", *DIGITS[:3], *names]
+    assert_no_words_overlap(figure)
+    with pytest.raises(ConfigError, match="the values of no model have a slope"):
+        draw_pairs("slopes", (plain, without))
 
 
 def network_run(dataset, head="idw", learning_rate=0.01, validation=0.5, seed=0):
