@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -45,10 +45,9 @@ class Evidence:
     default.
     """
 
-    def __init__(self, results: Results, run_keys: Collection[str] | None = None) -> None:
-        """Read the runs of a database when they are asked for; of the paper's data only `run_keys`, if given."""
+    def __init__(self, results: Results) -> None:
+        """Read the runs of a database when they are asked for."""
         self.results = results
-        self._run_keys = run_keys
         self._by_dataset: dict[str, dict[str, tuple[RunConfig, pandas.DataFrame]]] = {}
 
     def metric(self, dataset: str, name: str, split: str = "train", **model: Any) -> Series:
@@ -129,8 +128,6 @@ class Evidence:
         if dataset not in self._by_dataset:
             table = self.results.run_table(dataset=dataset, facts=())
             table = table[table.state.isin(RESULT_STATES)]
-            if self._run_keys is not None and dataset in SPLIT:
-                table = table[table.run_key.isin(self._run_keys)]
             first = table.drop_duplicates("setting").set_index("setting").config
             table = table.assign(
                 identity=table.setting.map({setting: _identity(config) for setting, config in first.items()}),

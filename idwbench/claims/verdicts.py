@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,6 @@ from idwbench.claims import formulas, idw, methods, open_questions
 from idwbench.claims.evidence import Evidence
 from idwbench.claims.findings import Claim, Finding, findings, outcome_label, telling
 from idwbench.report.tables import Column, Table
-from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
 
 __all__ = ["CLAIMS", "Judgement", "claims_table", "judge", "judge_claims"]
@@ -75,7 +74,7 @@ class Judgement:
         return self.decisive.n
 
 
-def judge_claims(results: Results, runs: Iterable[StoredRun] | None = None) -> tuple[Judgement, ...]:
+def judge_claims(results: Results) -> tuple[Judgement, ...]:
     """Return the verdicts on all claims of the paper, of a review of it and on open questions, by number.
 
     A comparison is *supported* if the interval of a mean over seeds lies within the claimed bounds, *refuted* if it
@@ -86,7 +85,6 @@ def judge_claims(results: Results, runs: Iterable[StoredRun] | None = None) -> t
 
     Args:
         results: The database.
-        runs: The only runs that count for the claims on the paper's data; by default all runs of the database.
 
     Returns:
         One `Judgement` for each claim, with the verdict, its reason, and a finding for each comparison.
@@ -99,7 +97,7 @@ def judge_claims(results: Results, runs: Iterable[StoredRun] | None = None) -> t
         >>> for judgement in judge_claims(Results("results.db")):  # doctest: +SKIP
         ...     print(judgement.claim.number, judgement.verdict, judgement.reason)
     """
-    evidence = Evidence(results, None if runs is None else [run.run_key for run in runs])
+    evidence = Evidence(results)
     return tuple(judge(evidence, claim) for claim in CLAIMS)
 
 

@@ -8,33 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from idwbench.errors import ConfigError, did_you_mean
-from idwbench.report.frame import (
-    Row,
-    Runs,
-    check_metric,
-    chosen_split,
-    one_metric,
-    rows,
-    run_notes,
-    run_table,
-    with_metric,
-)
+from idwbench.report import frame, tables
+from idwbench.report.frame import Row, Runs, rows
 from idwbench.report.labels import constants_title, count_label, sortable, varying_settings
 from idwbench.report.statistics import compare, mean_order, present_splits, with_intervals
-from idwbench.report.tables import (
-    DIVERGED,
-    MISSING,
-    N_RUNS,
-    REMOVABLE,
-    ROW_COLUMNS,
-    Column,
-    Table,
-    caption,
-    row_columns,
-    row_record,
-    setting_columns,
-    statistic_columns,
-)
+from idwbench.report.tables import Column, Table
 from idwbench.runs.metrics import METRICS, UNKNOWN_METRIC
 
 __all__ = ["best_by_validation", "leaderboard"]
@@ -53,14 +31,8 @@ def leaderboard(
 
     Rows without a mean, and then rows of diverged runs only, come last. Rows on different data are not compared.
 
-    Args:
-        runs: Stored runs in any state, such as those from `select_runs`; a run that is given twice counts once.
-        metric: The name of a metric, by default the headline metric of the task.
-        split: The split to sort by, by default ``validation`` where all rows with the metric have it, else ``test``.
-        top: The number of rows; None for all. Marks, tests and counts are those of all rows.
-        best_over: Settings of the model or the protocol: of their values only those with the best validation metric are
-            kept, for each combination of the other settings; see `best_by_validation`.
-        intervals: Whether to compute 95 % intervals of the means, see `idwbench.report.statistics.mean_interval`.
+    Args are those of `idwbench.report.reports.leaderboard`, for stored runs in any state, such as those from
+    `select_runs`; a run that is given twice counts once.
 
     Raises:
         ConfigError: no run has the metric, or none on that split; the tasks differ and no metric is given; an unknown
@@ -68,17 +40,17 @@ def leaderboard(
     """
     if top is not None and top < 1:
         raise ConfigError(f"expected a number of rows from 1, got {top}", location=("top",))
-    table = run_table(runs)
+    table = frame.run_table(runs)
     if metric is not None:
-        check_metric(table, metric)
-    name = metric or one_metric(table.headline)
-    table = with_metric(table, name)
+        frame.check_metric(table, metric)
+    name = metric or frame.one_metric(table.headline)
+    table = frame.with_metric(table, name)
     every = rows(table[table.is_shown], name)
     varying = varying_settings([row.settings for row in every])
     chosen, choice = best_by_validation(every, varying, best_over, name)
     marked, tests = compare([(row.data, row.statistics) for row in chosen], name)
     compared = [replace(row, statistics=one) for row, one in zip(chosen, marked, strict=True)]
-    by = chosen_split(compared, name, split)
+    by = frame.chosen_split(compared, name, split)
     ranked = _ranked(compared, by, name, varying)
     board = ranked[:top]
     if intervals:
@@ -96,7 +68,7 @@ def leaderboard(
         *([f"The first {len(board):,} of {len(ranked):,} rows."] if len(board) < len(ranked) else []),
         *([] if name in METRICS else [f"Whether a higher {name} is better is not known."]),
         *choice,
-        *run_notes(compared, table, name),
+        *frame.run_notes(compared, table, name),
         *tests,
     )
     return replace(_table(board, name, by, settings, among), title=title, notes=notes)
@@ -123,21 +95,21 @@ def _table(
     rows = [row for _, row in board]
     splits = (split, *(other for other in present_splits(row.statistics for row in rows) if other != split))
     known = {split: [row.statistics.get(split) for row in rows] for split in splits}
-    ranks = Column("rank", "rank", [MISSING if rank is None else str(rank) for rank, _ in board], numeric=True)
+    ranks = Column("rank", "rank", [tables.MISSING if rank is None else str(rank) for rank, _ in board], numeric=True)
     first = "highest" if METRICS.get(metric, UNKNOWN_METRIC).higher_is_better else "lowest"
     return Table(
         title="",
         columns=(
             ranks,
-            *setting_columns(settings, rows),
-            *row_columns(rows, N_RUNS, DIVERGED),
-            *statistic_columns(metric, known, {*known} - {"train"} or known),
-            *row_columns(rows, *ROW_COLUMNS),
+            *tables.setting_columns(settings, rows),
+            *tables.row_columns(rows, tables.N_RUNS, tables.DIVERGED),
+            *tables.statistic_columns(metric, known, {*known} - {"train"} or known),
+            *tables.row_columns(rows, *tables.ROW_COLUMNS),
         ),
         groups=(None,) * len(board),
-        caption=caption(metric, rows, among, f"; sorted by {split}, {first} first"),
-        removable=tuple(name for name in REMOVABLE if name.split()[0] != split),
-        records=lambda: [{"rank": rank, **row.settings, **row_record(row, metric)} for rank, row in board],
+        caption=tables.caption(metric, rows, among, f"; sorted by {split}, {first} first"),
+        removable=tuple(name for name in tables.REMOVABLE if name.split()[0] != split),
+        records=lambda: [{"rank": rank, **row.settings, **tables.row_record(row, metric)} for rank, row in board],
     )
 
 

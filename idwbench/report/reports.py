@@ -112,9 +112,10 @@ def leaderboard(
         results: The database.
         name: As for `table`.
         metric: The metric, by default that of the task.
-        split: The split that the list is sorted by.
-        top: Number of rows.
-        best_over: Settings of which the values with the best validation metric are shown.
+        split: The split to sort by, by default ``validation`` where all rows with the metric have it, else ``test``.
+        top: Number of rows; None for all. Marks, tests and counts are those of all rows.
+        best_over: Settings of the model or the protocol: of their values only those with the best validation metric are
+            shown, for each combination of the other settings.
         intervals: As for `table`.
         methods: As for `table`.
         prototypes: As for `table`.

@@ -112,22 +112,21 @@ def mean_interval(by_seed: Mapping[int, float]) -> Interval | None:
         return Interval(values[0], values[0], "percentile")
     from scipy.stats import bootstrap  # slow to import
 
-    methods: tuple[Literal["BCa", "percentile"], ...] = ("BCa", "percentile")
-    for method in methods:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the distribution is degenerate: BCa is undefined, and NaN is returned
-            low, high = bootstrap(
-                (np.array(values),),
-                np.mean,
-                n_resamples=_RESAMPLES,
-                batch=max(1, _BATCH_ELEMENTS // len(values)),
-                confidence_level=_LEVEL,
-                method=method,
-                random_state=np.random.default_rng(0),  # `rng` in newer versions of SciPy
-            ).confidence_interval
-        if math.isfinite(low) and math.isfinite(high):
-            break
-    return Interval(float(low), float(high), method)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the distribution is degenerate: BCa is undefined, and NaN is returned
+        found = bootstrap(
+            (np.array(values),),
+            np.mean,
+            n_resamples=_RESAMPLES,
+            batch=max(1, _BATCH_ELEMENTS // len(values)),
+            confidence_level=_LEVEL,
+            random_state=np.random.default_rng(0),  # `rng` in newer versions of SciPy
+        )
+    low, high = map(float, found.confidence_interval)
+    if math.isfinite(low) and math.isfinite(high):
+        return Interval(low, high, "BCa")
+    low, high = np.quantile(found.bootstrap_distribution, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2]).tolist()
+    return Interval(low, high, "percentile")
 
 
 def with_intervals(

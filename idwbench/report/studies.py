@@ -14,22 +14,12 @@ from typing import Any, NamedTuple
 
 import pandas
 
+from idwbench.report import tables
 from idwbench.report.frame import Row, Runs, metric_names, rows, run_notes, run_table, with_metric
 from idwbench.report.labels import constants_title, count_label, varying_settings
 from idwbench.report.references import DUAL_FORM_NOTE, SHARES, published_values
 from idwbench.report.statistics import Statistic
-from idwbench.report.tables import (
-    DIVERGED,
-    MISSING,
-    Column,
-    Line,
-    Table,
-    line_columns,
-    line_records,
-    nonempty,
-    row_columns,
-    statistic_values,
-)
+from idwbench.report.tables import Column, Line, Table, line_columns, line_records, statistic_values
 from idwbench.runs.datasets import DATASETS, PartsConfig
 from idwbench.runs.kinds.memory_study import MemoryStudyConfig
 from idwbench.runs.kinds.mlp import MlpConfig
@@ -105,27 +95,27 @@ def _repair_table(model: Compared, suffix: str) -> Table:
     row, statistics = model
     words = "in one network" if suffix else "one at a time"
     measures = PATCH_MEASURES if suffix else (*PATCH_MEASURES, "relative_radius")
-    ways = [way for way in PATCH_WAYS if way in statistics[f"success{suffix}"]]
-    known = {measure: [statistics[f"{measure}{suffix}"].get(way) for way in ways] for measure in measures}
-    columns = [Column("way", "way", [WAY_LABELS[way] for way in ways])]
-    columns += [
-        Column(name, _REPAIR_HEADERS.get(name, name), _texts(name, own), numeric=True) for name, own in known.items()
+    lines = [
+        Line(row, {"mended": words, "way": way}, {name: statistics[f"{name}{suffix}"].get(way) for name in measures})
+        for way in PATCH_WAYS
+        if way in statistics[f"success{suffix}"]
     ]
+    columns = [Column("way", "way", [WAY_LABELS[line.facts["way"]] for line in lines])]
+    for name in measures:
+        texts = _texts(name, [line.statistics[name] for line in lines])
+        columns.append(Column(name, _REPAIR_HEADERS.get(name, name), texts, numeric=True))
     cases = statistics["patched"]["cases"].mean
     title = f"{row.config.dataset_label} · {row.model.label} · {cases:g} wrong inputs {words}"
     notes = (f"{count_label(row.n, 'seed')}. {_REPAIR_NOTES[0]}", *_REPAIR_NOTES[1:])
-    lines = [
-        Line(row, {"mended": words, "way": way}, {name: own[place] for name, own in known.items()})
-        for place, way in enumerate(ways)
-    ]
-    return Table(title, nonempty(columns), (0,) * len(ways), notes=notes, records=partial(line_records, lines))
+    groups, records = (0,) * len(lines), partial(line_records, lines)
+    return Table(title, tables.nonempty(columns), groups, notes=notes, records=records)
 
 
 def _texts(measure: str, known: list[Statistic | None]) -> list[str]:
     """Return means with their spread, in few digits: nine columns stand side by side."""
     form, factor = (".1f", 100) if METRICS[measure].percent else (".3g", 1)
     numbers = [[] if one is None else [one.mean, *([] if one.std is None else [one.std])] for one in known]
-    return [" ± ".join(f"{factor * number:{form}}" for number in own) or MISSING for own in numbers]
+    return [" ± ".join(f"{factor * number:{form}}" for number in own) or tables.MISSING for own in numbers]
 
 
 # Studies of memories
@@ -172,9 +162,9 @@ def memory_tables(runs: Runs) -> tuple[Table, ...]:
     table = run_table(runs)
     table = table[table.kind == "memory_study"]
     masks = [row for row in rows(table, "masked_accuracy") if _study(row).mask is not None]
-    tables = [_forgetting_table(masks, table)] if masks else []
+    found = [_forgetting_table(masks, table)] if masks else []
     limits = (_limited_table(rows(table, metric), metric) for metric in _LIMITED_TITLES)
-    return (*tables, *(limit for limit in limits if limit.groups))
+    return (*found, *(limit for limit in limits if limit.groups))
 
 
 def _forgetting_table(studies: Sequence[Row], table: pandas.DataFrame) -> Table:
@@ -276,17 +266,17 @@ def dual_form(runs: Runs) -> tuple[Table, ...]:
     notes = tuple(run_notes(found, table, "accuracy"))
     if not found:
         return (Table(title, (), (), notes=notes),)
-    tables = [_accuracies(lines, varying, f"Accuracy · {title}"), _shares(lines, varying)]
-    if any(column.name.startswith("paper") for one in tables for column in one.columns):
+    made = [_accuracies(lines, varying, f"Accuracy · {title}"), _shares(lines, varying)]
+    if any(column.name.startswith("paper") for one in made for column in one.columns):
         notes = (DUAL_FORM_NOTE, *notes)
     if places := [place for line in lines for place in _places(line)]:
         about = f"Share in %, {_SPREAD}: {_MEANING} one of the column."
         columns = line_columns(places, varying, _LABELS)
         groups = tuple((place.row.number, place.facts["layer"]) for place in places)
         records = partial(line_records, places)
-        tables.append(Table(_PLACES_TITLE, columns, groups, about, notes=(_ABOUT_PLACES,), records=records))
-    tables[-1] = replace(tables[-1], notes=(*tables[-1].notes, *notes))
-    return tuple(tables)
+        made.append(Table(_PLACES_TITLE, columns, groups, about, notes=(_ABOUT_PLACES,), records=records))
+    made[-1] = replace(made[-1], notes=(*made[-1].notes, *notes))
+    return tuple(made)
 
 
 class _Network(NamedTuple):
@@ -342,7 +332,7 @@ def _accuracies(lines: Sequence[_Network], settings: Sequence[str], title: str) 
             known = {"accuracy": line.test(metric), "accuracy_before": line.test(f"{metric}_before")}
             tasks.append(Line(line.row, {"task": task}, known, _percent(dict(zip(known, published, strict=True)), 0)))
     shown = [task.row for task in tasks]
-    columns = (*line_columns(tasks, settings, _LABELS), *row_columns(shown, DIVERGED))
+    columns = (*line_columns(tasks, settings, _LABELS), *tables.row_columns(shown, tables.DIVERGED))
     has_before = any(task.statistics["accuracy_before"] for task in tasks)
     second = "; before the second: that on the first part before the second began" if has_before else ""
     about = f"Metric: accuracy in %, {_SPREAD}{second}."

@@ -12,17 +12,8 @@ from typing import Any
 
 import pandas
 
-from idwbench.report.frame import (
-    Row,
-    Runs,
-    check_metric,
-    chosen_split,
-    one_metric,
-    rows,
-    run_notes,
-    run_table,
-    with_metric,
-)
+from idwbench.report import frame, tables
+from idwbench.report.frame import Row, Runs, rows
 from idwbench.report.labels import (
     count_label,
     dataset_words,
@@ -34,22 +25,7 @@ from idwbench.report.labels import (
 )
 from idwbench.report.references import SOURCES, find_reference, reference_notes
 from idwbench.report.statistics import Statistic, compare, present_splits, rounded, with_intervals
-from idwbench.report.tables import (
-    DIVERGED,
-    MARKED,
-    MISSING,
-    N_RUNS,
-    REMOVABLE,
-    ROW_COLUMNS,
-    Column,
-    RowColumn,
-    Table,
-    caption,
-    model_columns,
-    row_columns,
-    row_record,
-    statistic_columns,
-)
+from idwbench.report.tables import Column, RowColumn, Table
 from idwbench.runs.config import RunConfig
 from idwbench.runs.dataset_base import DatasetConfig
 from idwbench.runs.datasets import DATASETS, dataset_identity
@@ -124,14 +100,14 @@ def summarise(runs: Runs, metric: str | None = None, *, intervals: bool = False)
     Raises:
         ConfigError: no run has that metric.
     """
-    table = run_table(runs)
+    table = frame.run_table(runs)
     if metric is not None:
-        check_metric(table, metric)
+        frame.check_metric(table, metric)
     first = table.drop_duplicates("setting")
     order = map(_order, first.config, first.dataset, first.data_seeds)
     ordered = [setting for _, setting in sorted(zip(order, first.setting, strict=True))]
     table = table.iloc[pandas.Categorical(table.setting, ordered).codes.argsort(kind="stable")]
-    measured = {name: with_metric(table, name) for name in ([metric] if metric else table.headline.unique())}
+    measured = {name: frame.with_metric(table, name) for name in ([metric] if metric else table.headline.unique())}
     groups: list[tuple[str, pandas.DataFrame]] = []
     n_lacking = 0
     for _, group in table.groupby(["data", "protocol"], sort=False):
@@ -164,7 +140,7 @@ def _section(data: str, metric: str, table: pandas.DataFrame, *, intervals: bool
         statistics, more = with_intervals(statistics)
         tests += more
     ordered = [replace(row, statistics=by_split) for row, by_split in zip(ordered, statistics, strict=True)]
-    runs = tuple(run_notes(ordered, table, metric, seeds=False))
+    runs = tuple(frame.run_notes(ordered, table, metric, seeds=False))
     sources = [name for name, fact, _ in _PUBLISHED if metric == "accuracy" and any(map(fact, ordered))]
     notes = (*runs, *tests, *reference_notes(config.dataset.name, config.protocol, sources))
     seeds = table.data_seeds.iloc[0]
@@ -194,26 +170,26 @@ def section_tables(sections: Sequence[Section]) -> tuple[Table, ...]:
 
     Their records repeat the data set, protocol and metric of the section.
     """
-    tables = []
+    made = []
     for section in sections:
         rows, metric = section.rows, section.metric
         splits = present_splits(row.statistics for row in rows) or ("test",)
         known = {split: [row.statistics.get(split) for row in rows] for split in splits}
-        columns = [*model_columns(rows), *row_columns(rows, N_RUNS)]
-        columns += statistic_columns(metric, known, {*known} - {"train"} or known)
-        columns += row_columns(rows, *ROW_COLUMNS)
-        columns += row_columns(rows, *(_PUBLISHED if metric == "accuracy" else ()), DIVERGED)
+        columns = [*tables.model_columns(rows), *tables.row_columns(rows, tables.N_RUNS)]
+        columns += tables.statistic_columns(metric, known, {*known} - {"train"} or known)
+        columns += tables.row_columns(rows, *tables.ROW_COLUMNS)
+        columns += tables.row_columns(rows, *(_PUBLISHED if metric == "accuracy" else ()), tables.DIVERGED)
         table = Table(
             title=section.title,
             columns=tuple(columns),
             groups=tuple(row.model.prototypes for row in rows),
-            caption=caption(metric, rows, " among equal numbers of prototypes"),
+            caption=tables.caption(metric, rows, " among equal numbers of prototypes"),
             notes=section.notes,
-            removable=tuple(name for name in REMOVABLE if name.split()[0] != splits[0]),
+            removable=tuple(name for name in tables.REMOVABLE if name.split()[0] != splits[0]),
             records=partial(_records, section),
         )
-        tables.append(table)
-    return tuple(tables)
+        made.append(table)
+    return tuple(made)
 
 
 def _records(section: Section) -> list[dict[str, Any]]:
@@ -229,7 +205,7 @@ def _records(section: Section) -> list[dict[str, Any]]:
             **dict(config.protocol),  # unlike JSON, with settings at their default
             "parameters": {},
             **{name: value for name, value in row.model if name != "kind"},
-            **row_record(row, section.metric),
+            **tables.row_record(row, section.metric),
         }
         record["parameters"] = ordered_parameters(row.model)
         for source, fact, _ in _PUBLISHED:
@@ -253,10 +229,10 @@ def by_dataset(sections: Sequence[Section], split: str | None = None) -> tuple[T
     """
     if not sections:
         return ()
-    metric = one_metric(section.metric for section in sections)
+    metric = frame.one_metric(section.metric for section in sections)
     every = [row for section in sections for row in section.rows]
     has_test = any("test" in row.statistics for row in every)
-    split = chosen_split(every, metric, split or ("test" if has_test else None))
+    split = frame.chosen_split(every, metric, split or ("test" if has_test else None))
     models = {row.model.identity(): row for row in every}
     headers = section_headers(sections)
     by_model: dict[str, dict[str, Statistic]] = {identity: {} for identity in models}
@@ -266,7 +242,7 @@ def by_dataset(sections: Sequence[Section], split: str | None = None) -> tuple[T
                 by_model[row.model.identity()][header] = row.statistics[split]
     compared, tests = compare([(None, by_header) for by_header in by_model.values()], metric)
     measured = {header: [by_header.get(header) for by_header in compared] for header in headers}
-    columns = [*statistic_columns(metric, measured, headers)]
+    columns = [*tables.statistic_columns(metric, measured, headers)]
     parts = [columns[start : start + _COLUMNS_BY_DATASET] for start in range(0, len(columns), _COLUMNS_BY_DATASET)]
     if len(sections) > 1:
         parts[-1].append(Column("rank", "mean rank", _ranks([*measured.values()], metric), numeric=True))
@@ -276,16 +252,16 @@ def by_dataset(sections: Sequence[Section], split: str | None = None) -> tuple[T
     seeds = {row.n for row in every if row.n}
     has_spread = max(seeds, default=1) > 1
     over = f", mean ± sample standard deviation over {range_label(seeds)} seeds" if has_spread else ""
-    tables, first = [], model_columns(shown)
+    made, first = [], tables.model_columns(shown)
     for part in parts:
-        marks = f"{MARKED}best mean of the data set" if any(any(column.best) for column in part) else ""
+        marks = f"{tables.MARKED}best mean of the data set" if any(any(column.best) for column in part) else ""
         about = f"Metric: {metric_label(metric)} on the split {split}{over}{marks}."
         groups = tuple(row.model.prototypes > 0 for row in shown)
-        tables.append(Table(title, (*first, *part), groups, about))
-    tables[-1] = replace(tables[-1], notes=_notes_by_dataset(sections, headers, tests))
+        made.append(Table(title, (*first, *part), groups, about))
+    made[-1] = replace(made[-1], notes=_notes_by_dataset(sections, headers, tests))
     records = [table.records for table in section_tables(sections)]
-    tables[0] = replace(tables[0], records=lambda: [one for read in records for one in read()])
-    return tuple(tables)
+    made[0] = replace(made[0], records=lambda: [one for read in records for one in read()])
+    return tuple(made)
 
 
 def section_headers(sections: Sequence[Section]) -> list[str]:
@@ -303,7 +279,7 @@ def _ranks(columns: Sequence[Sequence[Statistic | None]], metric: str) -> list[s
     """Return the mean over data sets of the rank of each row; equal means share the mean of their ranks."""
     means = pandas.DataFrame([[one and rounded(one.mean) for one in column] for column in columns], dtype=float)
     ranks = means.rank(axis=1, ascending=not METRICS.get(metric, UNKNOWN_METRIC).higher_is_better)
-    return [MISSING if rank != rank else f"{rank:.1f}" for rank in ranks.mean(skipna=False)]
+    return [tables.MISSING if rank != rank else f"{rank:.1f}" for rank in ranks.mean(skipna=False)]
 
 
 def _notes_by_dataset(sections: Sequence[Section], headers: Sequence[str], tests: Sequence[str]) -> tuple[str, ...]:
