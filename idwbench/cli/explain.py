@@ -16,7 +16,7 @@ from idwbench.report.labels import cell_label
 from idwbench.results import DEFAULT_DATABASE
 
 if TYPE_CHECKING:
-    from idwbench.explanations.explanation import Explanation, LayerAttention, MaskEffect
+    from idwbench.explanations.explanation import Explanation, MaskEffect
     from idwbench.explanations.passages import ExplainedPrompt
 
 __all__ = ["OPTIONS", "explain"]
@@ -121,7 +121,8 @@ def _print_explanation(explained: Explanation) -> None:
         print_line(f"without a value, and filled in as in the training data: {', '.join(query.missing)}")
     print_line(f"answer {explained.answer_text(explained.answer)}")
     for layer in explained.layers:
-        echo(f"\n{_title(explained, layer)}")
+        of_all = f"of {layer.size:,} {_NOUNS[explained.memory]}"
+        echo(f"\n{layer.name}: the {len(layer.items)} largest {explained.weight_name}s {of_all}")
         print_table(explained.table(layer), texts=_TEXTS)
         if compared := explained.comparison(layer):
             echo()
@@ -131,13 +132,6 @@ def _print_explanation(explained: Explanation) -> None:
         print_table(_classes(explained), texts=_TEXTS)
     if explained.effect is not None:
         _print_effect(explained, explained.effect)
-
-
-def _title(explained: Explanation, layer: LayerAttention) -> str:
-    n, size = len(layer.items), f"{layer.size:,} {_NOUNS[explained.memory]}"
-    if explained.memory == "history of training":
-        return f"{layer.name}: the {n} training samples with the largest attention, of {size}"
-    return f"{layer.name}: the {n} largest weights of {size}"
 
 
 def _classes(explained: Explanation) -> dict[str, list[str]]:

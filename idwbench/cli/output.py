@@ -124,7 +124,6 @@ def print_table(
     columns: Mapping[str, Sequence[str]],
     *,
     texts: Collection[str] = (),
-    title: str = "",
     below: Collection[str] = (),
     pipe: int | None = _PIPE,
 ) -> None:
@@ -137,7 +136,7 @@ def print_table(
 
     shown = (Column(name, name, own, name not in texts, is_below=name in below) for name, own in columns.items())
     n_rows = max(map(len, columns.values()), default=0)
-    write_tables([Table(title, tuple(shown), (None,) * n_rows)], "rich", pipe=pipe)
+    write_tables([Table("", tuple(shown), (None,) * n_rows)], "rich", pipe=pipe)
 
 
 def write_tables(

@@ -14,8 +14,7 @@ from idwbench.attention.slopes import slope_terms
 from idwbench.data.dataset import Dataset
 from idwbench.errors import OutputError
 from idwbench.exports.array_model import array_model
-from idwbench.exports.onnx_graph import Graph, GraphArray
-from idwbench.exports.traced_score import OPSET, traced_score
+from idwbench.exports.onnx_graph import OPSET, Graph, GraphArray, traced_score
 from idwbench.models.array_weights import softmax
 from idwbench.models.model_card import CARD_NAME, card_text
 from idwbench.models.modules import PrototypeNetwork

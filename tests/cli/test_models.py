@@ -148,7 +148,7 @@ def test_a_recorded_network_is_printed_layer_by_layer(explained):
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     for name in ("layer_0", "layer_1"):
-        assert f"{name}: the 3 training samples with the largest attention, of 42 slots" in lines
+        assert f"{name}: the 3 largest attentions of 42 slots" in lines
     header = next(line for line in lines if "contribution" in line)
     assert header.split() == ["source", "class", "task", "visits", "step", "attention", "contribution"]
     assert sum(line.startswith(" sequence:train:") for line in lines) == 6
