@@ -79,16 +79,13 @@ def test_the_public_names_are_loaded_when_used_and_hide_no_subpackage():
         idwbench.trian  # noqa: B018
 
 
-def test_no_message_of_the_library_names_an_option():
+def test_no_message_of_the_library_names_an_option_and_no_module_imports_torchvision():
     option = re.compile(r"(?<![-\w])--[a-z]")
     for path in PACKAGE.rglob("*.py"):
         if path.relative_to(PACKAGE).parts[0] != "cli":
             texts = [node.value for node in nodes(path) if isinstance(node, ast.Constant)]
             texts = [text for text in texts if isinstance(text, str) and not text.startswith("--")]
             assert not [text for text in texts if option.search(text)], path
-
-
-def test_no_module_imports_torchvision():
     assert [path for path in FILES if "import torchvision" in path.read_text(encoding="utf-8")] == []
 
 

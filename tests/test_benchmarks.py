@@ -36,14 +36,11 @@ def test_the_exact_influence_on_a_linear_regression_has_a_score_near_1():
     assert abs(linear_datamodeling_scores(chance, subsets, outputs).mean()) < 0.2
 
 
-def test_rank_correlations_are_those_of_scipy_and_0_for_a_constant():
+def test_rank_correlations_are_those_of_scipy_and_the_ceiling_that_of_truth_and_noise():
     first, second = np.random.default_rng(0).integers(0, 5, size=(2, 30, 4))  # with ties
     expected = [spearmanr(first[:, column], second[:, column]).statistic for column in range(4)]
     np.testing.assert_allclose(measures.rank_correlations(first, second), expected, atol=1e-12)
     assert measures.rank_correlations(np.ones((30, 4)), second).tolist() == [0, 0, 0, 0]
-
-
-def test_the_ceiling_is_the_correlation_of_the_truth_with_noisy_outputs():
     generator = np.random.default_rng(0)
     truth = generator.normal(size=(400, 5))
     outputs = truth + 2 * generator.normal(size=(8, 400, 5))

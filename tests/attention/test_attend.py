@@ -170,12 +170,21 @@ def test_each_weighting_equals_its_definition_in_float64(name, scale):
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
-def test_exact_match_is_a_dictionary():
+def test_exact_matches_and_ties_have_the_values_and_gradients_of_the_page():
     keys = torch.tensor([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0], [1.0, 2.0000002]])
     values = torch.tensor([[10.0], [20.0], [30.0], [40.0]])
     queries = torch.tensor([[3.0, 4.0], [1.0, 2.0], [0.0, 0.0]])
     found = idwbench.attend(queries, keys, values, "scaled_dot", weighting="exact_match")
     assert found.tolist() == [[20.0], [20.0], [0.0]]
+    for name, row, expected in (("relu", [0.0, 1.0, -1.0], [0.0, 1.0, 0.0]), ("max", [3.0, 1.0, 3.0], [0.5, 0.0, 0.5])):
+        scores = torch.tensor(row, requires_grad=True)
+        weighted(name, scores).sum().backward()
+        assert scores.grad.tolist() == expected
+    assert weights("max", [3.0, 1.0, 3.0]).tolist() == [1.5, 0.0, 1.5]
+    assert weights("top_k", [2.0, 1.0, 1.0, 1.0], k=2.0).all()
+    for name in ("softmax", "argmax", "straight_through", "top_k", "sparsemax", "entmax15"):
+        np.testing.assert_allclose(weights(name, [2.0] * 4), [0.25] * 4)  # more than k = 3
+        assert np.isnan(weights(name, [-math.inf] * 3)).all()
 
 
 @pytest.mark.parametrize("name", WEIGHTINGS)
@@ -189,18 +198,6 @@ def test_hits_share_a_weight_of_1_and_other_rows_are_untouched(name):
         (found * torch.arange(4)).sum().backward()
         assert scores.grad[0].tolist() == [0.0] * 4
         assert scores.grad[1].isfinite().all()
-
-
-def test_values_and_gradients_at_ties_are_those_of_the_page():
-    for name, row, expected in (("relu", [0.0, 1.0, -1.0], [0.0, 1.0, 0.0]), ("max", [3.0, 1.0, 3.0], [0.5, 0.0, 0.5])):
-        scores = torch.tensor(row, requires_grad=True)
-        weighted(name, scores).sum().backward()
-        assert scores.grad.tolist() == expected
-    assert weights("max", [3.0, 1.0, 3.0]).tolist() == [1.5, 0.0, 1.5]
-    assert weights("top_k", [2.0, 1.0, 1.0, 1.0], k=2.0).all()
-    for name in ("softmax", "argmax", "straight_through", "top_k", "sparsemax", "entmax15"):
-        np.testing.assert_allclose(weights(name, [2.0] * 4), [0.25] * 4)  # more than k = 3
-        assert np.isnan(weights(name, [-math.inf] * 3)).all()
 
 
 @pytest.mark.parametrize(("name", "weighting"), PAIRS)

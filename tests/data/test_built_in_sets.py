@@ -146,14 +146,11 @@ def test_samples_are_those_of_scikit_learn_and_splits_of_one_sample_its_rows_in_
         np.testing.assert_allclose(own[:n], drawn, rtol=1e-6, atol=1e-5)
 
 
-def test_all_splits_of_blobs_have_the_same_centres():
+def test_splits_of_blobs_have_the_same_centres_and_holdouts_of_regressions_no_noise():
     data = load("blobs", classes=3, features=4, spread=0.01, train_size=60, test_size=30)
     splits = [in_own_units(data, split) for split in data.splits]
     means = [[inputs[labels == label].mean(0) for label in range(3)] for inputs, labels in splits]
     np.testing.assert_allclose(means[1:], [means[0]] * 2, atol=0.02)
-
-
-def test_the_holdouts_of_regressions_are_their_functions_without_noise():
     x, y = in_own_units(load("friedman1", holdout_size=50), "holdout")
     expected = 10 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20 * (x[:, 2] - 0.5) ** 2 + 10 * x[:, 3] + 5 * x[:, 4]
     np.testing.assert_allclose(y, expected, atol=1e-4)
@@ -171,7 +168,7 @@ def test_the_holdouts_of_regressions_are_their_functions_without_noise():
 # Lookups: random tables and noisy queries
 
 
-def test_keys_values_and_noise_have_the_declared_moments():
+def test_tables_and_queries_have_the_declared_moments_and_each_seed_and_holdout_its_own():
     config = LookupConfig(items=2000, dimensions=20, queries=4000, noise=0.3, mean=2.0, std=1.5)
     table = draw_table(config, 5)
     queries = draw_queries(config, 5, table)
@@ -184,9 +181,6 @@ def test_keys_values_and_noise_have_the_declared_moments():
     assert queries.items.tolist() == [*range(2000)] * 2  # in turn
     with pytest.raises(DatasetError, match=r"^queries: the data set lookup needs .* of memory"):
         load("lookup", queries=2**31 - 1)
-
-
-def test_each_seed_has_its_own_table_the_holdout_is_another_and_a_larger_one_begins_with_the_smaller():
     config, larger = LookupConfig(items=4, dimensions=3), LookupConfig(items=9, dimensions=3)
     other = LookupConfig(items=4, dimensions=3, seed=1)
     tables = [draw_table(config, 0), draw_table(config, 1), draw_table(other, 0), draw_table(config, 0, holdout=True)]

@@ -44,15 +44,12 @@ def assert_parts(data, **parts):
         assert split.inputs[1:, 0].astype(int).tolist() == split.labels[:-1].tolist()
 
 
-def test_a_text_is_cut_into_contiguous_parts(load):
+def test_characters_and_words_are_cut_into_contiguous_parts_whose_lengths_add_up(load):
     text, settings = LETTERS * 2, {"test_fraction": 0.25, "validation": 0.2}  # of the 30 other characters
     data = load(text, **settings)
     assert_parts(data, train=text[:24], validation=text[23:30], test=text[29:])
     assert_parts(load(LETTERS, validation=0), train=LETTERS[:18], test=["r", UNKNOWN, UNKNOWN])
     assert data.task == "language" and data.n_outputs == 21 and data.sha256 == load("\ufeff" + text, **settings).sha256
-
-
-def test_words_are_cut_alike_and_the_characters_of_all_parts_are_those_after_the_first_word(load):
     data = load(TEXT, tokens="words", test_fraction=0.2, validation=3)
     unknown = "<unk>"
     parts = {"validation": [",", unknown, unknown, "fox"], "test": ["fox", unknown, ".", "\n"]}
@@ -65,7 +62,7 @@ def test_words_are_cut_alike_and_the_characters_of_all_parts_are_those_after_the
     assert len({load(TEXT.replace("\n", ending), tokens="words").sha256 for ending in ("\n", "\r\n", "\r")}) == 1
 
 
-def test_tokens_are_words_signs_and_line_ends():
+def test_tokens_are_words_signs_and_line_ends_and_the_most_frequent_make_the_vocabulary():
     assert list(WORDS.split(TEXT)) == TOKENS
     signs = ["“", "Don’t", "!", "”", "3", ".", "5", "x_1", "🦊"]
     assert list(WORDS.split("“Don’t!” 3.5\t\u00a0x_1 \U0001f98a")) == signs
@@ -73,6 +70,14 @@ def test_tokens_are_words_signs_and_line_ends():
         *("=", "A", "<unk>", "=", "\n", "\n", "@-@", "didn", "'t\u00a0.", "\n")
     ]
     assert WORDS.split("  \t ") == []
+    tokens = ["b", "a", "c", "b", "<unk>", "<unk>", "<unk>", "a", "d"]
+    assert build_vocabulary(tokens, "<unk>") == ("<unk>", "a", "b", "c", "d")
+    assert build_vocabulary(tokens, "<unk>", 3) == ("<unk>", "a", "b", "c")
+    assert build_vocabulary(tokens, "<unk>", 1) == ("<unk>", "a")
+    names = build_vocabulary("zebra—😀\n")
+    assert names == (UNKNOWN, "\n", "a", "b", "e", "r", "z", "—", "😀")
+    assert CHARACTERS.encode("😀\nz?€😁", names).tolist() == [8, 1, 6, 0, 0, 0]
+    assert CHARACTERS.encode(f"a{UNKNOWN}", build_vocabulary(UNKNOWN * 3)).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("tokenizer", [WORDS, SPACED_WORDS])
@@ -91,17 +96,6 @@ def test_joined_tokens_are_the_text_but_for_its_spaces_and_a_vocabulary_survives
     names = build_vocabulary(tokenizer.split(TEXT + "é\U0001f98a"), tokenizer.unknown)
     assert tokenizer.vocabulary(tokenizer.vocabulary_array(names)) == names
     np.testing.assert_array_equal(tokenizer.encode(names, names), np.arange(len(names)))
-
-
-def test_the_vocabulary_has_the_most_frequent_words_in_order_and_characters_by_code_point():
-    tokens = ["b", "a", "c", "b", "<unk>", "<unk>", "<unk>", "a", "d"]
-    assert build_vocabulary(tokens, "<unk>") == ("<unk>", "a", "b", "c", "d")
-    assert build_vocabulary(tokens, "<unk>", 3) == ("<unk>", "a", "b", "c")
-    assert build_vocabulary(tokens, "<unk>", 1) == ("<unk>", "a")
-    names = build_vocabulary("zebra—😀\n")
-    assert names == (UNKNOWN, "\n", "a", "b", "e", "r", "z", "—", "😀")
-    assert CHARACTERS.encode("😀\nz?€😁", names).tolist() == [8, 1, 6, 0, 0, 0]
-    assert CHARACTERS.encode(f"a{UNKNOWN}", build_vocabulary(UNKNOWN * 3)).tolist() == [0, 0]
 
 
 def test_a_name_that_ends_in_txt_is_the_path_of_a_text():

@@ -288,7 +288,7 @@ def test_the_least_attention_and_the_rank_of_a_passage_are_those_of_sums_over_al
             assert abs(layer.given.rank - 1 - greater) <= 12  # ties of repeated texts, rounded apart
 
 
-def test_a_prompt_can_be_a_place_in_the_text_and_passages_have_the_title_above_them(characters, words):
+def test_a_prompt_can_be_a_place_in_the_text_with_titles_and_warnings_say_what_was_not_read(characters, words):
     data = text_dataset(characters.path, tokens="characters")
     explained, codes = characters.explain("text:test:40"), data.test.inputs[:41, 0].astype(int)
     context = characters.run.config.model.context
@@ -301,9 +301,6 @@ def test_a_prompt_can_be_a_place_in_the_text_and_passages_have_the_title_above_t
     places = {"THE": "THE FOX AND", "went": "THE FOX AND", "ON": "THE FOX AND", "it is": "A Town"}
     assert {part: text.title(text.find(part)[0]) for part in places} == places
     assert text.title(0) == "A" and TrainingText(tuple("no title"), text.tokenizer).title(3) is None
-
-
-def test_warnings_say_what_was_not_read_or_not_known(words):
     explained = words.explain("the cat sat on the xylophone")
     assert explained.prompt == ("sat", "on", "the", "<unk>")
     assert explained.warnings == ("only the last 4 of 6 words are read", "not in the vocabulary: xylophone")

@@ -118,11 +118,19 @@ def test_a_causal_block_with_scaled_dot_is_a_block_of_torch_with_the_same_weight
     torch.testing.assert_close(gradients, torch.autograd.grad(expected, (inputs, *parameters), direction))
 
 
-def test_weights_of_branches_that_are_added_start_smaller_in_deep_networks():
+def test_deep_branches_begin_smaller_and_learned_numbers_as_no_change():
     weights = Transformer(8, 64, 2, generator=generator()).state_dict()
     expected = {"linear1.weight": 0.05, "linear2.weight": 0.05 / 4, "self_attn.out_proj.weight": 0.05 / 4}
     for name, deviation in expected.items():
         assert weights[f"blocks.3.{name}"].std() == pytest.approx(deviation, rel=0.05)
+    learned = {"attention_learned_power": True, "attention_learned_temperature": True}
+    data, model = image_data(), {"encoder": "vit_tiny", "width": 8, "heads": 4, "depth": 1, "attention": "idw"}
+    networks = [initial_network(parsed(**model, **some), data, np.random.default_rng(0)) for some in ({}, learned)]
+    np.testing.assert_allclose(*(network.outputs(data.test.inputs) for network in networks), rtol=1e-5, atol=1e-6)
+    states = [arrays(network) for network in networks]
+    added = {name: state.tolist() for name, state in states[1].items() if name not in states[0]}
+    place = "encoder.transformer.blocks.0.self_attn.pair_score"
+    assert added == {f"{place}.log_power": [0] * 4, f"{place}.log_temperature": [0] * 4}
 
 
 def test_a_head_of_prototypes_equals_the_formula_on_features_and_begins_at_those_of_training_inputs():
@@ -161,17 +169,6 @@ def test_a_head_with_learned_numbers_equals_the_formula_and_compares_normalised_
     np.testing.assert_allclose(network.outputs(data.test.inputs), expected, rtol=1e-4, atol=1e-5)
     some = network.head.without(np.arange(5) < 2)
     np.testing.assert_allclose(some.outputs(features), softmax(scores[:, 2:], 1) @ weights["values"][2:], rtol=1e-4)
-
-
-def test_learned_numbers_of_attention_begin_as_no_change_and_every_head_has_its_own():
-    learned = {"attention_learned_power": True, "attention_learned_temperature": True}
-    data, model = image_data(), {"encoder": "vit_tiny", "width": 8, "heads": 4, "depth": 1, "attention": "idw"}
-    networks = [initial_network(parsed(**model, **some), data, np.random.default_rng(0)) for some in ({}, learned)]
-    np.testing.assert_allclose(*(network.outputs(data.test.inputs) for network in networks), rtol=1e-5, atol=1e-6)
-    states = [arrays(network) for network in networks]
-    added = {name: state.tolist() for name, state in states[1].items() if name not in states[0]}
-    place = "encoder.transformer.blocks.0.self_attn.pair_score"
-    assert added == {f"{place}.log_power": [0] * 4, f"{place}.log_temperature": [0] * 4}
 
 
 @pytest.mark.parametrize(("settings", "kind", "message"), case_table("wrong_inputs")["network_data"])
@@ -248,10 +245,20 @@ def test_a_stored_table_is_loaded_with_what_it_learned_and_was_measured_on_the_t
     assert stored.keys() - found.keys() == {"recall_before"}  # which only what learned has
 
 
-def test_qk_norm_of_few_keys_has_a_factor_of_at_least_one():
+def test_qk_norm_exact_matches_undefined_metrics_and_infinite_answers_have_their_limits():
     for n, factor in ((1, 1.0), (2, 1.0), (3, math.log2(6))):
         unit = torch.eye(3, dtype=torch.float64)[:n]
         assert a_hash_table(scaling="qk_norm").scores(2 * unit[:1], 3 * unit)[0, 0] == pytest.approx(factor)
+    exact = a_hash_table(weighting="exact_match")
+    assert recall(exact, *a_table(noise=0.0)) == 1
+    # The answer to every other query is 0, which is nearest to one of the values.
+    assert recall(exact, *a_table(noise=0.3)) == 1 / N
+    assert "score_variance" not in measured(a_hash_table(), *a_table(n=1))
+    assert "weight_entropy" not in measured(a_hash_table(weighting="max"), *a_table())  # its weights sum to no 1
+    hits = measured(a_hash_table(similarity="idw", epsilon=0.0), *a_table(noise=0.0))
+    assert hits["recall"] == 1 and hits["weight_entropy"] == 0
+    table = LookupTable(np.full((2, 2), 3e38, np.float32), np.eye(2, dtype=np.float32))
+    assert recall(a_hash_table(), table, Queries(table.keys, np.array([0, 1]))) <= 0.5
 
 
 @pytest.mark.parametrize("projections", ["linear", "mlp"])
@@ -297,13 +304,6 @@ def test_the_gradient_is_that_of_finite_differences(weighting):
     assert metrics["gradient_share"] == pytest.approx(is_gradient.any(2).double().mean().item())
 
 
-def test_an_exact_match_recalls_stored_keys_and_nothing_else():
-    exact = a_hash_table(weighting="exact_match")
-    assert recall(exact, *a_table(noise=0.0)) == 1
-    # The answer to every other query is 0, which is nearest to one of the values.
-    assert recall(exact, *a_table(noise=0.3)) == 1 / N
-
-
 def test_recall_and_entropy_are_those_of_the_formulas_also_in_parts(monkeypatch):
     table, queries = a_table(n=40, noise=1.0, queries=80)
     hash_table = a_hash_table(similarity="idw")
@@ -329,12 +329,3 @@ def test_the_variance_of_scores_is_that_of_the_theory(std):
     assert variance == pytest.approx(products.var(), rel=1e-4)
     scaled = measured(a_hash_table(scaling="sqrt_dimensions"), table, queries)["score_variance"]
     assert scaled == pytest.approx(variance / d, rel=1e-4)
-
-
-def test_a_metric_that_is_not_defined_is_left_out_and_an_answer_that_is_not_finite_is_wrong():
-    assert "score_variance" not in measured(a_hash_table(), *a_table(n=1))
-    assert "weight_entropy" not in measured(a_hash_table(weighting="max"), *a_table())  # its weights sum to no 1
-    hits = measured(a_hash_table(similarity="idw", epsilon=0.0), *a_table(noise=0.0))
-    assert hits["recall"] == 1 and hits["weight_entropy"] == 0
-    table = LookupTable(np.full((2, 2), 3e38, np.float32), np.eye(2, dtype=np.float32))
-    assert recall(a_hash_table(), table, Queries(table.keys, np.array([0, 1]))) <= 0.5

@@ -128,7 +128,7 @@ def test_a_model_of_words_reads_and_writes_texts(of_words):
     assert of_words.generate("the cat", 5) == of_words.generate("the dog", 5)  # both are unknown
 
 
-def test_the_seed_or_at_temperature_zero_the_model_alone_decides_the_text_after_any_unknown_character(model):
+def test_characters_follow_the_seed_the_temperature_and_the_probabilities_of_the_model(model):
     first = model.generate("the €", 20, seed=3)
     assert len(first) == 20 and set(first) <= set(TEXT)
     assert first == model.generate("the œ", 20, seed=3) != model.generate("the €", 20, seed=4)
@@ -136,9 +136,6 @@ def test_the_seed_or_at_temperature_zero_the_model_alone_decides_the_text_after_
     for _ in range(8):
         text += NAMES[1 + int(model.logits(text[-8:])[-1][1:].argmax())]
     assert model.generate("the ", 8, temperature=0) == model.generate("the ", 8, temperature=1e-300) == text[4:]
-
-
-def test_characters_are_drawn_with_the_probabilities_of_the_model(model):
     weights = np.exp(model.logits("the cat")[-1, 1:].astype(np.float64) / 2)
     drawn = [model.generate("the cat", 1, seed=seed, temperature=2) for seed in range(100)]
     shares = np.array([drawn.count(name) for name in NAMES[1:]]) / 100

@@ -48,9 +48,12 @@ def model():
     return model_of("two_moons", Scaling(np.array(10.0), np.array(2.0)), ("a", "b"))
 
 
-def test_a_label_is_a_name_or_else_a_number():
+def test_a_label_is_a_name_or_else_a_number_and_an_index_a_number_within_the_split(model):
     assert [find_label(text, ("a", "b")) for text in ("b", "1", "01")] == [1, 1, 1]
     assert [find_label("3", ("3", "4")), find_label("1", ("x", "1")), find_label("-1", ("1", "-1"))] == [0, 1, 1]
+    for index in ("40", "-1", "٣", "9" * 5000, ""):
+        with pytest.raises(PatchError, match="two_moons:test has inputs 0 to 39"):
+            find_input(f"two_moons:test:{index}", model.config, model)
 
 
 LONG = [
@@ -95,12 +98,6 @@ def test_an_image_that_claims_too_many_pixels_is_refused_by_its_header(model, tm
     os.truncate(tmp_path / "x.png", 41)  # without the compressed pixels, which are not read
     with pytest.raises(PatchError, match=r"x.png: expected an image of 3x2 pixels, got 16000x10000"):
         find_input(str(tmp_path / "x.png"), model.config, model)
-
-
-def test_an_index_is_a_plain_number_within_the_split(model):
-    for index in ("40", "-1", "٣", "9" * 5000, ""):
-        with pytest.raises(PatchError, match="two_moons:test has inputs 0 to 39"):
-            find_input(f"two_moons:test:{index}", model.config, model)
 
 
 @pytest.mark.parametrize("choice", ["unit", "standard"])
@@ -175,14 +172,11 @@ def test_class_names_in_another_order_than_those_of_the_data_tell_which_column_i
     np.testing.assert_array_equal(alone.predict(raw), centroids.predict(raw))
 
 
-def test_prototypes_may_be_in_scaled_units_and_images(moons):
+def test_prototypes_may_be_in_scaled_units_images_or_with_targets_in_their_own_units(moons):
     scaled = import_prototypes(moons.train.inputs[:3], labels=["upper"] * 3, dataset=MOONS, scaled=True)
     np.testing.assert_array_equal(scaled.network.keys.detach().numpy(), moons.train.inputs[:3])
     model = import_prototypes(np.zeros((2, 4, 5)), labels=["a", "b"])
     assert (model.image_shape, model.n_features) == ((4, 5), 20)
-
-
-def test_values_without_classes_are_targets_in_their_own_units():
     model = import_prototypes(KEYS, [10.0, 20.0, 30.0], power=3, epsilon=0)
     assert model.class_names == ()
     np.testing.assert_allclose(model.predict(KEYS), [[10], [20], [30]])

@@ -30,15 +30,12 @@ def parsed(kind, dataset=None, **settings):
     return parse_model({"kind": kind, **settings})
 
 
-def test_a_perceptron_is_by_default_the_published_network():
+def test_perceptrons_networks_and_hash_tables_have_their_defaults_and_the_parameters_of_all_scores():
     model = parsed("mlp")
     assert (model.width, model.depth, model.layer_names) == (800, 2, ("layer_0", "layer_1", "layer_2"))
     assert (model.record, model.record_dtype, model.fold) == (False, "float32", True)
     epochs = [run_config({"name": name, "of": OF}, kind="mlp").n_epochs for name in ("joint", "sequence")]
     assert epochs == [8, 16]
-
-
-def test_networks_and_hash_tables_have_the_parameters_of_all_their_scores():
     model = parsed("network", encoder="vit_tiny", attention="idw", attention_power=4, head="cosine", prototypes=7)
     assert model.parameters == {"temperature": 1.0, "attention_power": 4.0, "attention_epsilon": 1e-3}
     assert (model.width, model.depth, model.heads, model.patch) == (32, 2, 4, 2)

@@ -148,13 +148,17 @@ def test_every_method_is_compared_here():
     assert {row[0] for row in CLASSIFIERS} | {row[1] for row in REGRESSORS} == set(SCIKIT_LEARN_METHODS)
 
 
-def test_class_means_are_keys_in_the_units_of_the_data():
+def test_class_means_are_keys_and_data_that_is_small_but_enough_is_accepted():
     means = [BLOBS.train.inputs[rows].mean(0) for rows in BLOBS.groups]
     for standardise in (False, True):
         result = fitted(BLOBS, "nearest_centroid", standardise=standardise)
         np.testing.assert_allclose(result.arrays["keys"], means, atol=1e-5)
         np.testing.assert_array_equal(result.arrays["values"], np.eye(3))
         assert (result.arrays["keys"].dtype, result.n_parameters) == (np.float32, 3 * 3 + 3 * 3)
+    assert fitted(OF_ONE_CLASS, "knn").metric("accuracy") == (BLOBS.test.labels == 1).mean()
+    assert fitted(OF_LONELY_ROWS, "hist_gradient_boosting", early_stopping=False, max_iter=1).state == "complete"
+    assert len(fitted(OF_FOUR_POINTS, "kmeans", prototypes=4).arrays["keys"]) == 4
+    assert len(fitted(OF_FOUR_POINTS, "samples", prototypes=5).arrays["keys"]) == 5
 
 
 @pytest.mark.parametrize(("method", "settings", "n_parameters", "converged"), case_table("trained_parameters"))
@@ -220,10 +224,3 @@ def test_data_that_is_too_small_is_refused_in_one_line(data, settings, message):
     with pytest.raises(ConfigError) as caught:
         fitted(SMALL[data], **settings)
     assert message in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_data_that_is_small_but_enough_is_accepted():
-    assert fitted(OF_ONE_CLASS, "knn").metric("accuracy") == (BLOBS.test.labels == 1).mean()
-    assert fitted(OF_LONELY_ROWS, "hist_gradient_boosting", early_stopping=False, max_iter=1).state == "complete"
-    assert len(fitted(OF_FOUR_POINTS, "kmeans", prototypes=4).arrays["keys"]) == 4
-    assert len(fitted(OF_FOUR_POINTS, "samples", prototypes=5).arrays["keys"]) == 5

@@ -121,15 +121,12 @@ def assert_attention_by_part(result, number, attention, expected, dataset, answe
             assert value is None if n == 0 else value == pytest.approx(found[place] / n)
 
 
-def test_shares_of_no_wrong_answer_are_left_out():
+def test_a_sequence_is_measured_by_parts_and_shares_of_no_wrong_answer_are_left_out():
     dataset = make_dataset(n_train=30, n_features=8, constant_feature=False)
     result = train_run(mlp_run("two_moons", epochs=10), dataset)
     assert (result.metric("accuracy"), result.metric("wrong_inputs")) == (1, 0)
     assert result.metric("target_if_wrong_0") is result.metric("output_if_wrong_0") is None
     assert 0 <= result.metric("output_if_right_0") <= 1
-
-
-def test_a_sequence_is_measured_before_its_second_part_and_by_parts():
     result = train_run(mlp_run("sequence", epochs=3, learning_rate=0.2), two_parts())
     assert [point.epoch for point in result.curve] == [1, 2, 3, 4, 5, 6]
     for split in ("test", "validation"):
