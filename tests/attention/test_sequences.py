@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import idwbench
 from idwbench import SelfAttention
 from idwbench.attention import sequences
+from idwbench.attention.distances import distances_by_product
 from idwbench.attention.masks import Masks
 from idwbench.attention.sequences import MethodScore, SequenceAttention
 from idwbench.attention.weightings import WEIGHTINGS
@@ -272,3 +273,15 @@ def test_the_error_is_that_of_distances_by_differences(score, parameters, kind, 
             error = (other - expected).abs().max()
             bound = 2 * error + 1e-5 * max(1.0, float(expected.abs().max()))
             assert (one - expected).abs().max() <= bound
+
+
+def test_squared_distances_have_the_error_of_differences():
+    keys = random(1, S, 4).float() + 10
+    steps = torch.logspace(-6, 1, 8)[:, None] * random(8, 4, seed=1).float()
+    near, far = torch.cat([keys[:, :1], keys[:, :1] + steps], 1), keys[:, :1] + steps[-2:] + 1e3
+    for queries in (near, far, torch.cat([near, far], 1)):
+        exact = (queries.double()[:, :, None] - keys.double()[:, None]).square().sum(-1)
+        sq_dist = distances_by_product(queries, keys)
+        # Of each pair of near vectors: rounding of the difference, its square, and the root and square of cdist.
+        assert ((sq_dist - exact).abs() <= (4 + 6) * 2**-24 * exact).all()
+    assert distances_by_product(near, keys)[0, 0, 0] == 0

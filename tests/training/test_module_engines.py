@@ -140,28 +140,13 @@ def test_a_sequence_is_measured_by_parts_and_shares_of_no_wrong_answer_are_left_
     assert train_run(mlp_run("joint"), two_parts()).metric("accuracy_1_before") is None
 
 
-@pytest.mark.parametrize("settings", [{"batch_size": 5}, {"optimizer": "adam", "momentum": 0.0}])
-def test_a_recording_has_the_rows_the_answers_and_the_sums_of_its_run(tmp_path, settings):
-    config, dataset = mlp_run(**settings, record=True), two_parts()
-    result = train_run(config, dataset, recording_folder=tmp_path)
-    checksum = result.arrays["recording"].tobytes().hex()
-    recording = Recording.open(tmp_path / config.run_key, run_key=config.run_key, parameters_sha256=checksum)
-    rows = drawn_rows(config, dataset)
-    assert recording.steps == len(rows) and np.array_equal(recording.rows, np.concatenate(rows))
-    labels, network = dataset.train.labels[recording.rows], mlp_from_arrays(config.model, result.arrays)
-    with torch.no_grad():
-        queries = network.layer_inputs(torch.from_numpy(dataset.test.inputs))[0]
-    for name, inputs in zip(config.model.layer_names, queries, strict=True):
-        memory = recording.layers[name]
-        expected = inputs.double().numpy() @ result.arrays[f"key_sums_{name}"].T + result.arrays["key_counts"]
-        np.testing.assert_allclose(memory.totals(inputs.double().numpy(), labels, 3), expected, rtol=1e-6)
-        answers = inputs.numpy() @ result.arrays[f"{name}.weight"].T + result.arrays[f"{name}.bias"]
-        np.testing.assert_allclose(memory.answers(inputs.numpy()), answers, atol=1e-5)
-    shares = [layer.residual_share for layer in recording.facts.layers.values()]
-    if "optimizer" in settings:
-        assert result.metric("residual_share", "train") == max(shares) > 0
-    else:
-        assert shares == [None] * 3 and result.metric("residual_share", "train") is None
+@pytest.mark.parametrize("settings", [{}, {"optimizer": "adam", "momentum": 0.0}])
+def test_the_largest_share_that_the_slots_of_adam_leave_out_is_a_metric(tmp_path, settings):
+    config = mlp_run(**settings, record=True)
+    result = train_run(config, two_parts(), recording_folder=tmp_path)
+    shares = [layer.residual_share for layer in Recording.open(tmp_path / config.run_key).facts.layers.values()]
+    assert shares == [None] * 3 if not settings else min(shares) > 0
+    assert result.metric("residual_share", "train") == (max(shares) if settings else None)
 
 
 def test_a_checkpoint_with_sums_by_class_alone_is_not_used_for_data_of_parts(tmp_path):
