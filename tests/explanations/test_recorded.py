@@ -172,7 +172,7 @@ class Trained:
 
     def __init__(self, folder, tokens, **settings):
         self.path = text_file(folder)
-        config = lstm_run(self.path, tokens=tokens, record=True, **settings)
+        config = lstm_run(self.path, tokens=tokens, record=True, gradient_clip=0.2, **settings)
         self.run: StoredRun = train(config, folder / "results.db")
         self.results = Results(folder / "results.db")
         self.recording = open_recording(self.results, self.run)
@@ -192,6 +192,20 @@ def characters(tmp_path_factory):
 @pytest.fixture(scope="module")
 def words(tmp_path_factory):
     return Trained(tmp_path_factory.mktemp("words"), "words", context=4)
+
+
+def test_the_layers_of_an_lstm_answer_as_attention_over_its_training(characters):
+    network = load_language_model(characters.results, characters.run.run_key).network
+    weight_ih, weight_hh, bias_ih, bias_hh = network.lstm.all_weights[0]
+    primal = [(weight_ih, bias_ih), (weight_hh, bias_hh), (network.head.weight, network.head.bias)]
+    for name, (weight, bias) in zip(LAYERS, primal, strict=True):
+        queries = np.random.default_rng(0).normal(size=(5, weight.shape[1])).astype(np.float32)
+        expected = torch.nn.functional.linear(torch.from_numpy(queries), weight, bias).detach().numpy()
+        np.testing.assert_allclose(characters.recording.layers[name].answers(queries), expected, rtol=0, atol=1e-4)
+    clips = np.load(characters.recording.folder / "steps.npy")[:, 1]
+    assert (clips < 1).any() and (clips == 1).any()  # gradients that were clipped, and others
+    # Two epochs of whole windows: 372 rows make 12 batches of 4 windows of 8.
+    assert len(characters.recording.rows) == 2 * 12 * 32
 
 
 def of_layer(explained, name):

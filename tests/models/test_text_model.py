@@ -8,12 +8,10 @@ import torch
 from case_tables import case_table
 from engine_runs import train_run
 from texts import TEXT, lstm_run, random_model, text_dataset, text_file, text_run
-from torch.nn import functional
 
 from idwbench import Results, run_config, train
 from idwbench.data.dataset import Split
 from idwbench.data.text import WORDS, build_vocabulary
-from idwbench.dual.recording import open_recording
 from idwbench.errors import ConfigError, TrainingError
 from idwbench.models import text_model
 from idwbench.models.text_model import (
@@ -200,27 +198,6 @@ def test_a_transformer_and_an_lstm_of_words_learn_a_text_that_repeats_itself(pat
     result = train_run(lstm_run(path, tokens="words", **settings), words)
     assert result.metric("perplexity") < 4 < result.curve[0].values["test", "perplexity"]
     assert result.metric("bits_per_character") < ngram_bits_per_character(words, 0)
-
-
-def test_a_recorded_run_is_attention_over_its_training(path, tmp_path):
-    run = train(lstm_run(path, record=True, gradient_clip=0.2), tmp_path / "results.db")
-    results = Results(tmp_path / "results.db", read_only=True)
-    model = load_language_model(results, run.run_key).network
-    recording = open_recording(results, run)
-    names = {file.name for file in recording.folder.glob("*.gradients.npy")}
-    assert names == {"lstm.input.gradients.npy", "head.gradients.npy"}  # both matrices of the LSTM share theirs
-    clips = np.load(recording.folder / "steps.npy")[:, 1]
-    assert (clips < 1).any() and (clips == 1).any()  # gradients that were clipped, and others
-    # Two epochs of whole windows: 372 rows make 12 batches of 4 windows of 8.
-    assert len(recording.rows) == 2 * 12 * 32 and recording.rows.max() < len(text_dataset(path).train)
-    weight_ih, weight_hh, bias_ih, bias_hh = model.lstm.all_weights[0]
-    head = model.head.weight, model.head.bias
-    primal = {"lstm.input": (weight_ih, bias_ih), "lstm.recurrent": (weight_hh, bias_hh), "head": head}
-    assert recording.layers.keys() == primal.keys()
-    for name, (weight, bias) in primal.items():
-        queries = np.random.default_rng(0).normal(size=(5, weight.shape[1])).astype(np.float32)
-        expected = functional.linear(weight.new_tensor(queries), weight, bias).detach().numpy()
-        np.testing.assert_allclose(recording.layers[name].answers(queries), expected, rtol=0, atol=1e-4)
 
 
 # n-grams
