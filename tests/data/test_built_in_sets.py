@@ -1,18 +1,13 @@
 """The data sets that need no file, against scikit-learn's functions; how all data is split; and wrong settings."""
 
-import itertools
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from blob_data import make_dataset
 from case_tables import case_table
 from scipy.spatial.distance import cdist
 from sklearn import datasets
 from sklearn.metrics import r2_score, root_mean_squared_error
 from sklearn.preprocessing import StandardScaler
 
-from idwbench.data.dataset import Split
 from idwbench.data.loading import LOADERS, load_dataset
 from idwbench.data.preparation import random_stream, split_rows
 from idwbench.data.synthetic import draw_queries, draw_table, draw_two_moons
@@ -94,16 +89,6 @@ def test_targets_are_standardised_by_the_training_rows_and_measured_in_the_units
     truth, guess = in_own_units(data, "test")[1], data.target_scaling.invert(outputs)
     expected = {"rmse": root_mean_squared_error(truth, guess), "r2": r2_score(truth, guess)}
     assert data.metrics("test", outputs) == pytest.approx({("test", name): metric for name, metric in expected.items()})
-
-
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_the_class_of_an_output_is_its_argmax_also_with_ties_and_nan(n_classes):
-    numbers = [0.0, -0.0, 1.0, -np.inf, np.inf, np.nan]
-    logits = np.array([*itertools.product(numbers, repeat=n_classes)], np.float32)
-    dataset, labels = make_dataset(n_classes=n_classes), np.arange(len(logits)) % n_classes
-    labelled = replace(dataset, test=Split(np.zeros((len(logits), dataset.n_features), np.float32), labels))
-    expected = np.mean([int(np.argmax(row)) == label for row, label in zip(logits, labels, strict=True)])
-    assert labelled.metrics("test", logits) == {("test", "accuracy"): pytest.approx(expected, abs=1e-12)}
 
 
 @pytest.mark.parametrize("name", TABLES)
