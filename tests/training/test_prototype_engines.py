@@ -147,15 +147,28 @@ def by_both(config, dataset):
 
 
 # Each method with every other protocol, and each on one data set: a protocol meets all data sets over the methods.
-EXAMPLES = [(method, (2 * i + number) % 8) for number, method in enumerate(METHODS) for i in range(4)]
+LOOPS = [
+    (method, (number + protocol) % 6, PROTOCOLS[protocol])
+    for number, method in enumerate(METHODS)
+    for protocol in ((2 * i + number) % 8 for i in range(4))
+]
+LOOPS += [
+    (("idw", "scaled_dot", "additive")[place % 3], place % 6, {"weighting": weighting})
+    for place, weighting in enumerate(WEIGHTINGS)
+    if weighting != "exact_match"
+]
+LOOPS += [("idw", place, {"key_bounds": "data"}) for place in range(6)]
 
 
-@pytest.mark.parametrize(("method", "protocol"), EXAMPLES)
-def test_every_method_and_protocol_equals_a_plain_loop_in_pytorch(method, protocol, monkeypatch):
+@pytest.mark.parametrize(("method", "place", "settings"), LOOPS)
+def test_every_method_protocol_weighting_and_bound_equals_a_plain_loop(method, place, settings, monkeypatch):
     start_with(monkeypatch)
-    dataset = DATASETS[(list(METHODS).index(method) + protocol) % 6]
-    settings = {"epochs": 3, "batch_size": 5, **PROTOCOLS[protocol]}
-    assert_near_float64(by_both(prototypes_run(dataset, method, **settings), dataset), dataset)
+    dataset = DATASETS[place]
+    results = by_both(prototypes_run(dataset, method, **{"epochs": 3, "batch_size": 5, **settings}), dataset)
+    assert_near_float64(results, dataset)
+    low, high = dataset.train.inputs.min(0), dataset.train.inputs.max(0)
+    inside = [((result.arrays["keys"] >= low) & (result.arrays["keys"] <= high)).all() for result in results]
+    assert "key_bounds" not in settings or all(inside)
 
 
 SLOPED = ["idw", "cosine", "neg_dist", "additive", "gaussian", "inv_dist"]
@@ -170,27 +183,6 @@ def test_values_with_a_slope_are_those_of_a_plain_loop_in_pytorch(place, method,
     results = by_both(prototypes_run(dataset, method, slope_rank=2, **settings), dataset)
     assert_near_float64(results, dataset)
     assert results[0].n_parameters == sum(array.size for array in results[0].arrays.values())
-
-
-@pytest.mark.parametrize("dataset", DATASETS)
-def test_bounded_keys_stay_in_the_range_of_the_data_and_are_those_of_a_plain_loop(dataset, monkeypatch):
-    start_with(monkeypatch)
-    free, bounded = (prototypes_run(dataset, key_bounds=way, batch_size=5) for way in ("none", "data"))
-    results = by_both(bounded, dataset)
-    assert_near_float64(results, dataset)
-    low, high = dataset.train.inputs.min(0), dataset.train.inputs.max(0)
-    for result, unbounded in zip(results, by_both(free, dataset), strict=True):
-        assert ((result.arrays["keys"] >= low) & (result.arrays["keys"] <= high)).all()
-        assert ((unbounded.arrays["keys"] < low) | (unbounded.arrays["keys"] > high)).any()
-
-
-@pytest.mark.parametrize("weighting", sorted(WEIGHTINGS.keys() - {"exact_match"}))
-def test_every_weighting_equals_a_plain_loop_in_pytorch(weighting, monkeypatch):
-    start_with(monkeypatch)
-    place = list(WEIGHTINGS).index(weighting)
-    dataset, method = DATASETS[place % 6], ("idw", "scaled_dot", "additive")[place % 3]
-    results = by_both(prototypes_run(dataset, method, weighting=weighting, epochs=3, batch_size=5), dataset)
-    assert_near_float64(results, dataset)
 
 
 # (batch, prototypes, features, outputs): one of everything, both layouts of keys, and more inputs than a tile holds.
@@ -232,15 +224,12 @@ def test_a_large_run_equals_a_plain_loop_and_has_the_same_bytes_on_as_many_threa
     assert all(array.tobytes() == results[1].arrays[name].tobytes() for name, array in results[2].arrays.items())
 
 
-def test_small_runs_need_one_thread_and_large_ones_as_many_as_gain_something():
+def test_small_runs_and_those_of_sweeps_need_one_thread_and_large_ones_what_they_gain_by(tmp_path, monkeypatch):
     with limited_threads(2):
         assert useful_threads(large(), LARGE) == 2
         for small in (large(prototypes=20), large(prototypes=64), large(batch_size=31)):
             assert useful_threads(small, LARGE) == 1
     assert 1 <= useful_threads(large(), LARGE) <= MOST_THREADS
-
-
-def test_one_run_that_trains_alone_has_the_threads_of_blas_and_the_runs_of_a_sweep_one_each(tmp_path, monkeypatch):
     monkeypatch.setattr("idwbench.training.kernel_runs.THREADED_PRODUCT", 1)
     data, block = parse_dataset("digits"), {"method": "idw", "prototypes": 64}
     config = run_config(data, **block, batch_size=32, epochs=1, seed=5)
