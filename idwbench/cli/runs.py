@@ -30,7 +30,9 @@ OPTIONS = {
     "text": argument(help="One line; an empty one removes the note."),
     "yes": option("--yes", "-y", help="Do not ask."),
     "output": option("-o", "--output", help="File to write, .csv or .parquet; or a folder with --format."),
-    "format": option(help="Format of a folder: tensorboard or mlflow. A file has the format of its suffix."),
+    "format": option(
+        help="Folder for tensorboard or mlflow, or study of optuna; a table has the format of its suffix."
+    ),
     **{name: argument(help="Key of a run, or its beginning.") for name in ("one", "other")},
 }
 _REPLAYED = ("stored", "new")
@@ -117,7 +119,7 @@ def _is_interactive() -> bool:
 def runs_export(
     output: Path,
     runs: list[str] | None = None,
-    format: Literal["csv", "parquet", "tensorboard", "mlflow"] | None = None,
+    format: Literal["csv", "parquet", "tensorboard", "mlflow", "optuna"] | None = None,
     db: str = DEFAULT_DATABASE,
     where: str | None = None,
     sweep: str | None = None,
@@ -125,13 +127,14 @@ def runs_export(
     force: bool = False,
     json: bool = False,
 ) -> None:
-    """Write runs as a table, or as a folder for TensorBoard or MLflow.
+    """Write runs as a table, as a folder for TensorBoard or MLflow, or as a study for Optuna's dashboard.
 
     Runs are selected by keys or by conditions; without a selection all runs are written. Tables have the columns of
-    `Results.to_frame`. Folders have curves, metrics and settings of runs that have ended.
-    `idwbench export` writes the model of a run.
+    `Results.to_frame`. Folders have curves, metrics and settings of runs that have ended. A study has a trial for each
+    setting. `idwbench export` writes the model of a run.
     """
     from idwbench.exports import stored_runs
+    from idwbench.exports.optuna_study import export_optuna
 
     suffix, files = output.suffix.lower(), (".csv", ".parquet")
     kind = format or suffix.removeprefix(".")
@@ -143,7 +146,8 @@ def runs_export(
     results = idwbench.Results(db, read_only=True)
     keys = _selected_keys(results, runs, where, sweep, state)
     folders = {"tensorboard": stored_runs.export_tensorboard, "mlflow": stored_runs.export_mlflow}
-    written = folders.get(kind, stored_runs.export_table)(results, keys, output, overwrite=force)
+    others = {**folders, "optuna": export_optuna}
+    written = others.get(kind, stored_runs.export_table)(results, keys, output, overwrite=force)
     if json:
         echo_json({"output": str(output), "format": kind, "runs": written})
         return

@@ -5,6 +5,7 @@ import sys
 import warnings
 from unittest.mock import Mock
 
+import optuna
 import pandas
 import pytest
 from case_tables import case_table
@@ -12,6 +13,7 @@ from sweep_specs import sweep_file
 
 from idwbench import Results, load_model, run_sweep
 from idwbench.errors import DatasetError, OutputError
+from idwbench.exports.optuna_study import export_optuna
 from idwbench.exports.stored_runs import (
     MLFLOW_FILE,
     export_mlflow,
@@ -207,3 +209,30 @@ def test_mlflow_reads_parameters_metrics_by_epoch_tags_and_the_model_file(client
             assert load_model(place).provenance["run_key"] == run.run_key
     assert {path.name for path in tracked.iterdir()} == {MLFLOW_FILE, "artifacts"}
     assert {path.name for path in tracked.parent.iterdir()} == {"out"}
+
+
+def test_a_study_of_optuna_has_a_trial_for_each_setting_with_its_mean_on_validation(tmp_path):
+    data = "{name: two_moons, train_per_class: 20, test_per_class: 10, validation: 8}"
+    block = "{method: [idw, neg_dist], prototypes: [2, 40], learning_rate: [0.01, 0.05]}"
+    run_sweep(sweep_file(tmp_path, data, block, protocol="{epochs: 1}", seeds="2"), tmp_path / "r.db", jobs=1)
+    results = Results(tmp_path / "r.db")
+    frame = results.to_frame()
+    assert export_optuna(results, [*frame.run_key], tmp_path / "moons.db") == len(frame) == 16
+    storage = optuna.storages.RDBStorage(f"sqlite:///{tmp_path / 'moons.db'}")
+    study = optuna.load_study(study_name="moons", storage=storage)
+    assert study.direction.name == "MAXIMIZE" and study.user_attrs == {"metric": "validation_accuracy"}
+    for trial in study.trials:
+        of_setting = frame[(frame[[*trial.params]] == [*trial.params.values()]).all(axis=1)]
+        assert trial.value == pytest.approx(of_setting.validation_accuracy.mean())
+        assert trial.user_attrs["run_keys"] == [*of_setting.run_key] and len(of_setting) == 2
+    assert {tuple(trial.params) for trial in study.trials} == {("method", "prototypes", "learning_rate")}
+    assert study.trials[0].distributions["prototypes"] == optuna.distributions.IntDistribution(2, 40, log=True)
+    assert study.trials[0].distributions["learning_rate"].log is False
+    storage.engine.dispose()
+    results.plan([results.find_runs()[0].config.with_seed(7)])  # a trial whose runs are not all complete has no value
+    export_optuna(results, [*results.to_frame().run_key], tmp_path / "moons.db", overwrite=True)
+    states = [trial.state.name for trial in optuna.load_study(study_name="moons", storage=storage).trials]
+    assert sorted(states) == [*["COMPLETE"] * 7, "FAIL"]
+    storage.engine.dispose()
+    with pytest.raises(OutputError, match="there are no runs"):
+        export_optuna(results, [], tmp_path / "none.db")
