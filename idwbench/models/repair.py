@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from idwbench.data.loading import load_dataset
 from idwbench.errors import IdwbenchError, PatchError
 from idwbench.models.array_weights import calibration_error, softmax
 from idwbench.models.demands import FORMULAS, Demand, demand_settings
-from idwbench.models.inputs import LoadDataset, PatchLine, find_input, find_label, find_target, own_data
+from idwbench.models.inputs import PatchLine, find_input, find_label, find_target, own_data
 from idwbench.models.patch_solution import solved_repairs
 from idwbench.models.patches import Floats
 from idwbench.models.radii import Rows, error_slack
@@ -235,8 +235,10 @@ def repair(
     """
     load = cache(load_dataset)
     chosen = demand_settings(**settings)
-    wanted = [_demand(model, line, data_dir, load, chosen) for line in lines]
-    kept = [_demand(model, line, data_dir, load) for line in keep]
+    find = partial(find_input, config=model.config, data=model, data_dir=data_dir, load=load)
+    wanted = [_demand(model, line, find, chosen) for line in lines]
+    keeping = {"kind": "keep", "steepness_is_chosen": True}
+    kept = [_demand(model, line, find, {**keeping, "name": f"{line.name} of {line.file}"}) for line in keep]
     earlier, unmeasured = model.repairs.demands(), ""
     if undo is not None:
         if not 1 <= undo <= len(earlier):
@@ -254,26 +256,24 @@ def repair(
 
 
 def _demand(
-    model: SavedModel,
-    line: PatchLine,
-    data_dir: Path | None,
-    load: LoadDataset,
-    settings: Mapping[str, Any] | None = None,
+    model: SavedModel, line: PatchLine, find: Callable[[str], NDArray[np.float32]], settings: Mapping[str, Any]
 ) -> Demand:
-    """Return the demand of a line, or without settings that the network's own answer stays; errors have its place."""
+    """Return the demand of a line with these settings; errors have its place."""
     try:
         if isinstance(x := line.x, str):
-            query = find_input(x, model.config, model, data_dir, load)
+            query = find(x)
         else:
             query, features = model.scale(x), x if model.columns is None else model.columns.row(x)
             x = np.asarray(features, np.float64).reshape(-1).tolist()
-        if settings is not None:
-            return Demand(query=query, x=x, name=line.name, **_wish(model, line, settings), **settings)
+        wish = _own_answer(model, query) if settings["kind"] == "keep" else _wish(model, line, settings)
     except IdwbenchError as error:
         raise line.located(error) from None
+    return Demand(**{"query": query, "x": x, "name": line.name, **wish, **settings})
+
+
+def _own_answer(model: SavedModel, query: NDArray[np.float32]) -> dict[str, Any]:
     outputs = model.base.states(query[None]).outputs[0]
-    answer: dict[str, Any] = {"label": int(outputs.argmax())} if model.class_names else {"target": outputs.tolist()}
-    return Demand(query=query, kind="keep", steepness_is_chosen=True, name=f"{line.name} of {line.file}", x=x, **answer)
+    return {"label": int(outputs.argmax())} if model.class_names else {"target": outputs.tolist()}
 
 
 def _wish(model: SavedModel, line: PatchLine, settings: Mapping[str, Any]) -> dict[str, Any]:
