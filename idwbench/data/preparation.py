@@ -189,7 +189,7 @@ def _scaled_split(name: str, split: RawSplit, scaling: Scaling, target_scaling: 
 
 def _scaled(name: str, column_word: str, raw: NDArray[np.generic], scaling: Scaling) -> NDArray[np.float32]:
     scaled = np.ascontiguousarray(scaling.apply(raw))
-    if not np.isfinite(scaled).all():
+    if not np.isfinite([scaled.min(initial=0), scaled.max(initial=0)]).all():  # without a mask of the whole array
         row, column = np.argwhere(~np.isfinite(scaled))[0]
         raise DatasetError(f"{name}: row {row}, {column_word} {column} is too large for float32 once scaled")
     return scaled

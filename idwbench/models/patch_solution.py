@@ -46,12 +46,11 @@ def solved_repairs(
     patches = repairs.prototypes(base.keys.shape[1], base.values.shape[1])
     if not len(patches):
         return Repairs()
-    box = None if rows is None else np.stack([rows.inputs.min(0), rows.inputs.max(0)]).astype(np.float64)
     places, records = iter(range(len(patches))), []
     for record, outputs in zip(repairs.records, base.states(repairs.inputs).outputs, strict=True):
         certain: dict[str, float | None] = {}
-        if record.has_prototype and box is not None:
-            farthest = float(np.linalg.norm(np.abs(record.query - box).max(0)))
+        if record.has_prototype and rows is not None:
+            farthest = float(np.linalg.norm(np.abs(record.query - rows.box).max(0)))
             certain["reach"] = reach(base, patches, next(places), farthest)
         if record.label is not None:
             certain["label_before"] = int(outputs.argmax())

@@ -10,7 +10,7 @@ w(d) = w₀/(1 + (d/r)^s) the radius is r ≤ d / (w₀/w* − 1)^(1/s).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -44,11 +44,24 @@ class Rows:
     base: ArrayNetwork
     inputs: NDArray[np.float32]
     targets: NDArray[Any]
+    _sq_dist: dict[bytes, Floats] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def states(self) -> States:
         """The network at the inputs."""
         return self.base.states(self.inputs)
+
+    @cached_property
+    def box(self) -> Floats:
+        """The least and the largest value of each feature, (2, features)."""
+        return np.stack([self.inputs.min(0), self.inputs.max(0)]).astype(np.float64)
+
+    def sq_dist(self, keys: NDArray[np.float32]) -> Floats:
+        """Return the squared distances (n, keys) from `keys` (keys, features), which are kept for the next call."""
+        if keys.tobytes() not in self._sq_dist:
+            self._sq_dist.clear()  # those for many patches take much memory
+            self._sq_dist[keys.tobytes()] = squared_distances(self.inputs, keys.astype(np.float64))
+        return self._sq_dist[keys.tobytes()]
 
 
 @dataclass(frozen=True)
@@ -75,7 +88,7 @@ class Fence:
         They are those with the right label, unless it is no larger than another, which any patch changes, and no patch
         is at them.
         """
-        sq_dist, slack = squared_distances(rows.inputs, keys.astype(np.float64)), error_slack(rows.targets)
+        sq_dist, slack = rows.sq_dist(keys), error_slack(rows.targets)
         fence = cls(sq_dist, rows.states, rows.targets, np.broadcast_to(slack, (len(sq_dist), slack.size)))
         return fence.take((sq_dist > HIT_SQ_DIST).all(1) & (fence.leads(rows.states.outputs) > 0).all(1))
 

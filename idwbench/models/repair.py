@@ -124,26 +124,25 @@ class Repair:
             return {name: self._effect(rows) for name, rows in self.splits.items() if self.is_changed}
 
     def _effect(self, rows: Rows) -> SplitEffect:
-        """Return how the predictions for a split differ before and after."""
+        """Return how the predictions for a split differ; those after are computed first: their distances are known."""
         targets, slack = rows.targets, error_slack(self.splits["train"].targets)
-        patches = self.before.patch_prototypes, self.solved.patch_prototypes
-        outputs = [rows.states.patched(one.log_weights(rows.inputs), one.values) for one in patches]
-        patched = np.concatenate([one.repairs.inputs for one in (self.before, self.solved) if len(one.repairs)])
-        is_other = ~np.isin(rows.inputs.sum(1), patched.sum(1))
-        for row in np.flatnonzero(~is_other):
-            is_other[row] = not (rows.inputs[row] == patched).all(1).any()
+        models = (self.solved, self.before)
+        patched = np.concatenate([one.repairs.inputs for one in models if len(one.repairs)])
+        is_other = (rows.sq_dist(patched) > 0).all(1)
+        patches = [one.patch_prototypes for one in models]
+        outputs = [rows.states.patched(one.log_weights_at(rows.sq_dist(one.keys)), one.values) for one in patches]
         is_regression = targets.ndim == 2
         # The error of a label is 0 or 1.
         answers = outputs if is_regression else [one.argmax(1)[:, None] for one in outputs]
         errors = [np.abs(one - targets) if is_regression else (one != targets[:, None]) * 1.0 for one in answers]
-        growth = errors[1] - errors[0]
+        growth = errors[0] - errors[1]
         better, worse = (np.flatnonzero(is_other & (change > slack).any(1)) for change in (-growth, growth))
         counts = [Counter([] if is_regression else targets[places].tolist()) for places in (better, worse)]
-        before, after = (self._metrics(one, targets) for one in outputs)
+        after, before = (self._metrics(one, targets) for one in outputs)
         return SplitEffect(
             n=len(targets),
             patched=int((~is_other).sum()),
-            changed=int((np.abs(answers[1] - answers[0]) > slack).any(1).sum()),
+            changed=int((np.abs(answers[0] - answers[1]) > slack).any(1).sum()),
             better=len(better),
             worse=len(worse),
             classes={label: (counts[0][label], counts[1][label]) for label in sorted(counts[0] | counts[1])},
@@ -162,7 +161,7 @@ class Repair:
         """Share of the perturbed copies of the inputs that get their labels: ``noise``, and of images ``shifts``."""
         if not self.effects or not self.demands or not self.before.class_names:
             return {}
-        spread, image_shape = np.ptp(self.splits["train"].inputs, axis=0), self.before.image_shape
+        spread, image_shape = np.ptp(self.splits["train"].box, axis=0), self.before.image_shape
         kept: dict[str, list[float]] = {}
         with _one_thread():
             for seed, one in enumerate(self.demands):

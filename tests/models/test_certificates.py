@@ -62,7 +62,7 @@ def test_a_small_certified_radius_holds_for_inputs_that_are_rounded(method):
 @pytest.mark.parametrize(("method", "slope_rank"), NETWORKS)
 def test_beyond_its_reach_a_patch_changes_no_logit_by_more_than_a_hundredth(method, slope_rank):
     base, rows, _, patches = solved(method, slope_rank)
-    low, high = rows.inputs.min(0), rows.inputs.max(0)
+    low, high = rows.box
     inputs = np.random.default_rng(4).uniform(low, high, (2000, 4))
     farthest = np.linalg.norm(np.maximum(np.abs(patches.keys - low), np.abs(patches.keys - high)), axis=1)
     reaches = [reach(base, patches, place, float(distance)) for place, distance in enumerate(farthest)]
