@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from made import assert_no_words_overlap, draw, made_run, words
+from made import assert_no_words_overlap, words
 from recorded_mlp import load_made, recorded_config, store_recorded
 
 import idwbench
@@ -140,8 +140,6 @@ def test_attention_by_class_is_that_of_the_first_wrong_image_in_each_recorded_ne
     assert len(left_out) == 1 and "there is no recording" in left_out[0]
     with pytest.raises(ConfigError, match="there is no recording"):
         stored_drawing("attention_by_class", store, [store.find_run(other.run_key)])
-    with pytest.raises(ConfigError, match="no complete run of kind 'mlp' was recorded"):
-        draw("attention_by_class", [made_run(run_config("two_moons", kind="mlp"))])
 
 
 NETWORK = {"kind": "mlp", "width": 4, "depth": 1, "record": True, "optimizer": "sgd", "epochs": 2, "batch_size": 128}

@@ -1,12 +1,10 @@
 """Figures of sequences, of perceptrons on two parts, and of layers by step: what is drawn of which runs."""
 
 import numpy as np
-import pytest
 import torch
 from made import draw_pairs, made_run
 
 from idwbench.data.loading import load_dataset
-from idwbench.errors import ConfigError
 from idwbench.models.modules import parameter_arrays
 from idwbench.models.sequence_to_sequence import initial_sequence_network, sequence_model_from_arrays
 from idwbench.runs.config import run_config
@@ -56,15 +54,13 @@ def test_an_alignment_is_the_weights_of_what_the_network_writes_for_one_source()
     assert titles == ["idw softmax", "idw straight_through", "cosine"], "what tells models of one method apart"
 
 
-def test_models_beyond_four_are_named_as_left_out_and_a_context_vector_has_no_alignment():
+def test_models_beyond_four_are_named_as_left_out():
     pairs = [writer(power=power) for power in (1, 2, 3, 4, 5, 6)]
     drawing = draw_pairs("alignment", *pairs)
     assert drawing.left_out == ("not drawn: 2 other models",)
     assert draw_pairs("accuracy_by_length", *pairs, *(writer(power=power) for power in range(7, 14))).left_out == (
         "not drawn: 3 other models",
     )
-    with pytest.raises(ConfigError, match="one context vector has no alignment"):
-        draw_pairs("alignment", writer(method="context_vector"))
 
 
 # Classes that perceptrons attend to
@@ -118,12 +114,6 @@ def test_two_settings_are_drawn_and_others_are_named():
         "not drawn: 2 settings without several parts or without the array attended_classes",
         "not drawn: 1 other setting",
     )
-
-
-def test_runs_without_these_numbers_are_refused_with_what_to_run():
-    with pytest.raises(ConfigError, match="no complete run on data of several parts") as caught:
-        draw_pairs("attended_classes", perceptron("mnist"))
-    assert caught.value.hint is not None and caught.value.hint.startswith("run the sweep dual_parts")
 
 
 # Statistics of layers

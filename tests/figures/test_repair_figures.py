@@ -72,13 +72,10 @@ def test_lines_show_effects_by_the_numbers_that_all_seeds_have():
     assert_no_words_overlap(figure)
 
 
-@pytest.mark.parametrize("name", ["repairs", "repairs_together", "repairs_by_number"])
-def test_runs_without_a_comparison_are_refused_and_heads_have_no_lines_by_number(name):
-    runs = [stored_run(dataset="mnist"), compared(0, compare=False)]
-    if name == "repairs_by_number":
-        runs.append(compared(0, "digits", kind="network", encoder="mlp", head="idw", cases=None))
+def test_lines_by_number_refuse_comparisons_of_heads_alone():
+    head = {"kind": "network", "encoder": "mlp", "head": "idw", "cases": None}
     with pytest.raises(ConfigError, match="no complete run of kind 'patch_study' with compare: true"):
-        draw(name, runs)
+        draw("repairs_by_number", [compared(0, "digits", **head)])
 
 
 def test_a_report_of_comparisons_has_two_tables_of_ways_for_each_model():

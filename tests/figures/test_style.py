@@ -26,6 +26,9 @@ STORED = {
     "diverged": replace(RUN, state="diverged", metrics={}),
     "network": made_run(run_config("two_moons", kind="network", encoder="mlp")),
     "knn": made_run(run_config("two_moons", kind="scikit_learn", method="knn")),
+    "study": made_run(run_config("two_moons", kind="patch_study", prototypes=3)),
+    "perceptron": made_run(run_config("two_moons", kind="mlp")),
+    "context_vector": made_run(run_config("copying", kind="sequence_to_sequence", method="context_vector")),
 }
 
 
