@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from idwbench.figures.keys import KeysPanel, draw_keys
+from idwbench.figures.keys import draw_keys
 from idwbench.figures.style import PAPER, class_colour, clean_text, picture_html
 
 __all__ = ["prototypes_html"]
@@ -40,7 +40,7 @@ def prototypes_html(
     title = f"{n} prototype{'s' if n > 1 else ''}" + (f", the first {_MOST}" if n > _MOST else "")
     if image_shape is not None:
         names = tuple(class_names) or ("",)
-        panel = KeysPanel(title, shown, shown_values if class_names else np.zeros((len(shown), 1)))
+        panel = (title, shown, shown_values if class_names else np.zeros((len(shown), 1)))
         figure = draw_keys([panel], (int(image_shape[0]), int(image_shape[1])), names)
     else:
         figure = _plain_drawing(shown, shown_values, class_names, feature_names, title)

@@ -15,8 +15,7 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from idwbench.explanations.explanation import CURVE_SIZE, Explanation, LayerAttention, MemoryItem, Plane
-from idwbench.figures.columns import label_columns
-from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, clean_text, new_page, style_axes, write
+from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, label_columns, new_page, style_axes, write
 from idwbench.figures.tiles import WRONG, Picture, Tile, TileGrid, Words, draw_tiles
 from idwbench.report.labels import cell_label
 
@@ -265,10 +264,10 @@ def draw_class_bars(
     axes.set_xlim(-0.6, places.max() + 0.6)
     _style(axes)
     axes.grid(False, axis="x")
-    words = [str(label) for label in range(n)] if tasks else [clean_text(name) for name in names]
+    words = [str(label) for label in range(n)] if tasks else [*names]
     is_short = n * max(map(len, words)) <= _SHORT
     size = 6.0 if tasks else 7.5 if is_short else 6.5
-    axes.set_xticks(places.ravel(), words * len(places), fontsize=size, parse_math=False)
+    axes.set_xticks(places.ravel(), words * len(places), fontsize=size)
     axes.tick_params(axis="x", rotation=0 if is_short else 90)
     for place, text in enumerate(axes.get_xticklabels()):
         text.set(color=colours[place % n], weight="bold" if place % n == marked else "normal")

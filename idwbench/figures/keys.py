@@ -1,22 +1,27 @@
 """Keys as images, sorted by the argmax of their values (the paper's Figure 4), and the training images nearest to them.
 
-The keys of networks' heads are in feature space: they are shown as the training images nearest to them alone.
+The keys of networks' heads are in feature space: they are shown as the training images nearest to them alone. Those of
+a table are lines over its named columns, and points among its rows in the two columns that tell most.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from scipy.stats import ConstantInputWarning, f_oneway
 
 from idwbench.attention.scores import METHODS
+from idwbench.data.columns import Columns
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
+from idwbench.figures.plane import legend_mark
 from idwbench.figures.runs import Keys, Model, Selection, best_rows, first_run, measured_label
-from idwbench.figures.style import INK, QUIET, RULE, class_colour
+from idwbench.figures.style import INK, QUIET, RULE, class_colour, label_columns, new_page, style_axes
 from idwbench.figures.tiles import SCALE_CAPTION, WRONG, Picture, Tile, TileGrid, Words, draw_tile_grids, scale_limit
 from idwbench.models.neighbours import active_pixels, mean_neighbour_distance, nearest, several_nearest
 from idwbench.report.frame import Row
@@ -26,7 +31,7 @@ from idwbench.runs.datasets import dataset_label
 from idwbench.runs.kinds.network import NetworkConfig
 from idwbench.runs.protocol import Protocol
 
-__all__ = ["KeysPanel", "draw_keys", "key_order", "keys_figure", "keys_nearest_figure", "network_keys_figure"]
+__all__ = ["columns_figure", "draw_keys", "key_order", "keys_figure", "keys_nearest_figure", "network_keys_figure"]
 
 _IMAGES = 3  # for each key of a network
 _PRODUCTS = ("fc_relu", "scaled_dot", "cosine")  # methods whose keys are directions
@@ -44,16 +49,17 @@ _NETWORK_NOTE = (
     "distances of a training point to its nearest other one; of scaled_dot and cosine, whose keys are directions, the "
     "images with the largest product or cosine, and the cosine of the first"
 )
+_COLUMNS_NOTE = (
+    "left: prototypes in the colour of the class of their value; numbers in standard deviations from the mean, of "
+    "categories the share; right: training rows and prototypes (diamonds) in the two columns of numbers whose means "
+    "differ most between the classes, relative to their spread within"
+)
+_WIDTH, _LINES_WIDTH, _HEIGHT = 10.0, 6.3, 3.0  # inches: of the figure, of lines over columns, and height of a model
+_MOST_MODELS, _MOST_COLUMNS = 4, 30
 
 Indices = NDArray[np.int64]
-
-
-class KeysPanel(NamedTuple):
-    """The `keys` (prototypes, features), in the data's own units, and `values` (prototypes, classes) of one model."""
-
-    title: str
-    keys: NDArray[np.floating]
-    values: NDArray[np.floating]
+# Title, keys (prototypes, features) in the data's own units, and values (prototypes, classes) of a model.
+KeysOfModel = tuple[str, NDArray[np.floating], NDArray[np.floating]]
 
 
 def keys_figure(selection: Selection) -> Figure:
@@ -66,7 +72,7 @@ def keys_figure(selection: Selection) -> Figure:
     panels = []
     for model in selection.models(section):
         keys = dataset.scaling.invert(model.keys) if model.has_points else model.keys
-        panels.append(KeysPanel(model.title(section.metric), keys, model.values))
+        panels.append((model.title(section.metric), keys, model.values))
     active = active_pixels(dataset.train.inputs)
     return draw_keys(panels, _image_shape(dataset), dataset.class_names, source=section.title, active=active)
 
@@ -103,7 +109,7 @@ def key_order(values: NDArray[np.floating]) -> NDArray[np.intp]:
 
 
 def draw_keys(
-    panels: Sequence[KeysPanel],
+    panels: Sequence[KeysOfModel],
     image_shape: tuple[int, int],
     class_names: Sequence[str],
     *,
@@ -118,21 +124,21 @@ def draw_keys(
     the last line of the caption: data set and protocol.
     """
     grids = []
-    for panel in panels:
-        columns = _n_columns(len(panel.keys), is_dense=len(panels) > _MANY)
-        labels = np.argmax(panel.values, axis=1)
+    for title, keys, values in panels:
+        columns = _n_columns(len(keys), is_dense=len(panels) > _MANY)
+        labels = np.argmax(values, axis=1)
         longest = max(len(class_names[label]) for label in labels)
         width = 630 / columns  # points of a tile
         size = float(np.clip(1.75 * width / longest, 4.0, min(10.0, 0.24 * width)))
         tiles = []
-        for key in key_order(panel.values):
-            own = np.asarray(panel.keys[key], np.float64)
+        for key in key_order(values):
+            own = np.asarray(keys[key], np.float64)
             limit = scale_limit(own if active is None else own[active])
             picture = Picture(own.reshape(image_shape), width=0.6, limit=limit)
             name = Words(class_names[labels[key]], size=size)
             tiles.append(Tile((picture,), (name,), band=class_colour(int(labels[key]))))
         aspect, subtitle = image_shape[0] / image_shape[1], _missing_classes(labels, class_names)
-        grids.append(TileGrid(tiles, columns, aspect, 0.03 * max(10, columns), panel.title, subtitle))
+        grids.append(TileGrid(tiles, columns, aspect, 0.03 * max(10, columns), title, subtitle))
     return draw_tile_grids(grids, [SCALE_CAPTION, *([] if active is None else [_ACTIVE_NOTE]), source])
 
 
@@ -274,3 +280,57 @@ def _agreement(dataset: Dataset, rows: Indices, classes: Indices) -> str:
     """Return how many of the labels of training `rows` are the `classes` of their keys, and how many rows they are."""
     n_agree = (dataset.train.labels[rows] == classes).sum()
     return f"label agrees for {n_agree} of {len(rows)} keys; {len(np.unique(rows))} different images"
+
+
+def columns_figure(selection: Selection) -> Figure:
+    """The prototypes of each method for the lowest seed as lines over the columns of a table, and in two of them.
+
+    Raises:
+        ConfigError: no complete run, the data is no table of classes, or no method has points as keys.
+    """
+    section = selection.first_section(selection.of_kind())
+    dataset = selection.dataset(section.config.dataset)
+    if dataset.columns is None or not dataset.class_names:
+        raise ConfigError(f"the figure needs a table of classes; {dataset_label(dataset.config)} is none")
+    models = selection.first(selection.point_models(section), _MOST_MODELS, "other setting")
+    columns, order = dataset.columns, _telling_features(dataset)
+    pair = [place for place in order if not columns.is_category[place]][:2]
+    legend = [legend_mark("s", 8, name, color=class_colour(n)) for n, name in enumerate(dataset.class_names)]
+    figure, body = new_page(_WIDTH, len(models) * _HEIGHT, [_COLUMNS_NOTE, section.title], legend)
+    for part, model in zip(body.subfigures(len(models), 1, squeeze=False)[:, 0], models, strict=True):
+        part.suptitle(model.title(section.metric), x=0.01, ha="left", fontsize=10.5, weight="bold", color=INK)
+        left, right = part.subplots(1, 2, width_ratios=(_LINES_WIDTH, _WIDTH - _LINES_WIDTH))
+        _draw_prototypes(left, model, sorted(order[:_MOST_COLUMNS]), columns)
+        if len(pair) == 2:
+            _draw_pair(right, model, dataset, pair, columns)
+        else:
+            right.set_axis_off()
+    return figure
+
+
+def _telling_features(dataset: Dataset) -> list[int]:
+    """Return the features, those first whose means differ most between classes relative to the spread within."""
+    train = dataset.train
+    classes = [train.inputs[train.labels == label].astype(np.float64) for label in np.unique(train.labels)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConstantInputWarning)
+        statistic = np.nan_to_num(f_oneway(*classes).statistic)
+    return [int(place) for place in np.argsort(-statistic, kind="stable")]
+
+
+def _draw_prototypes(axes: Axes, model: Model, shown: Sequence[int], columns: Columns) -> None:
+    for key, label in zip(model.keys, model.values.argmax(1).tolist(), strict=True):
+        axes.plot(key[[*shown]], color=class_colour(label), linewidth=1.0, marker=".", markersize=4, alpha=0.8)
+    style_axes(axes, label_size=7.5)
+    label_columns(axes, [columns.features[place] for place in shown])
+
+
+def _draw_pair(axes: Axes, model: Model, dataset: Dataset, pair: Sequence[int], columns: Columns) -> None:
+    rows, keys = (dataset.scaling.invert(part)[:, pair] for part in (dataset.train.inputs, model.keys))
+    colours = [class_colour(label) for label in dataset.train.labels.tolist()]
+    axes.scatter(rows[:, 0], rows[:, 1], s=7, c=colours, alpha=0.45, linewidths=0)
+    own = [class_colour(label) for label in model.values.argmax(1).tolist()]
+    axes.scatter(keys[:, 0], keys[:, 1], s=42, marker="D", c=own, edgecolors=INK, linewidths=0.9)
+    style_axes(axes, label_size=7.5)
+    for axis, place in zip((axes.xaxis, axes.yaxis), pair, strict=True):
+        axis.set_label_text(columns.features[place], fontsize=8, color=QUIET)

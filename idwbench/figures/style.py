@@ -22,6 +22,7 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.text import Annotation, Text
+from matplotlib.ticker import FixedFormatter
 
 from idwbench.attention.scores import METHODS
 from idwbench.errors import ConfigError, did_you_mean
@@ -42,6 +43,7 @@ __all__ = [
     "draw_frame",
     "draw_legend",
     "fade",
+    "label_columns",
     "method_colour",
     "new_page",
     "open_window",
@@ -69,6 +71,7 @@ PAPER = "#FFFFFF"
 _MARGIN = 0.05  # inches around a page
 _SMALL = 8.5  # points of captions and legends
 _WINDOW_DPI = 100
+_FEW_WORDS = 10  # below an axis, up to which they are oblique
 
 FIGURE_SUFFIXES = (".pdf", ".png", ".svg")
 # No dates and versions, so that the files are reproducible.
@@ -114,6 +117,15 @@ def style_axes(axes: Axes, *, label_size: float = 8.5, has_grid: bool = True) ->
         axes.set_axisbelow(True)
     for side, spine in axes.spines.items():
         spine.set(color=RULE, visible=side in ("left", "bottom"))
+
+
+def label_columns(axes: Axes, words: Sequence[str]) -> None:
+    """Write what each place on the horizontal axis stands for: obliquely, or upright if it is more than a few."""
+    is_few = len(words) <= _FEW_WORDS
+    axes.set_xticks(range(len(words)), words, fontsize=7.0 if is_few else 6.0)
+    axes.tick_params(axis="x", rotation=30 if is_few else 90)
+    for label in axes.get_xticklabels():
+        label.set_horizontalalignment("right" if is_few else "center")
 
 
 class _Page(Figure):
@@ -199,6 +211,10 @@ def render_figure(figure: Figure, suffix: str, dpi: float = 160) -> bytes:
         assert isinstance(text, Text)
         text.set_text(clean_text(text.get_text()))
         text.set_parse_math(False)
+    for axes in figure.axes:
+        for labels in (axes.xaxis.get_major_formatter(), axes.yaxis.get_major_formatter()):
+            if isinstance(labels, FixedFormatter):  # the texts of ticks are taken from it
+                labels.seq = [clean_text(label) for label in labels.seq]
     drawn = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "idwbench", "text.parse_math": False}), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)

@@ -11,7 +11,7 @@ from matplotlib.collections import PathCollection
 from matplotlib.patches import Rectangle
 
 from idwbench.errors import ConfigError
-from idwbench.figures.keys import KeysPanel, draw_keys, key_order
+from idwbench.figures.keys import draw_keys, key_order
 from idwbench.figures.plane import GRID, plane_extent, plane_picture
 from idwbench.figures.style import class_colour
 from idwbench.models.networks import initial_network
@@ -24,7 +24,7 @@ CLOTHES = ["T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shi
 def panel(prototypes=20, title="idw"):
     generator = np.random.default_rng(0)
     keys = np.arange(prototypes)[:, None] + generator.normal(size=(prototypes, 12)) / 10
-    return KeysPanel(title, keys, generator.normal(size=(prototypes, 10)))
+    return (title, keys, generator.normal(size=(prototypes, 10)))
 
 
 def texts(axes):
@@ -33,14 +33,14 @@ def texts(axes):
 
 def test_keys_are_sorted_by_the_class_of_their_values_and_each_has_its_own_scale_symmetric_about_zero():
     assert key_order(np.eye(4)[[2, 0, 3, 0, 2, 2]]).tolist() == [1, 3, 0, 4, 5, 2]
-    drawn = panel()
-    drawn.keys[:3] *= [[1000.0], [0.001], [0.0]]
-    figure = draw_keys([drawn], (4, 3), DIGITS)
+    title, keys, values = panel()
+    keys[:3] *= [[1000.0], [0.001], [0.0]]
+    figure = draw_keys([(title, keys, values)], (4, 3), DIGITS)
     (axes,) = figure.axes
-    order = key_order(drawn.values)
-    np.testing.assert_array_equal([image.get_array() for image in axes.images], drawn.keys[order].reshape(20, 4, 3))
-    assert texts(axes) == [str(label) for label in np.argmax(drawn.values, axis=1)[order]]
-    for image, key in zip(axes.images, drawn.keys[order], strict=True):
+    order = key_order(values)
+    np.testing.assert_array_equal([image.get_array() for image in axes.images], keys[order].reshape(20, 4, 3))
+    assert texts(axes) == [str(label) for label in np.argmax(values, axis=1)[order]]
+    for image, key in zip(axes.images, keys[order], strict=True):
         high = np.quantile(abs(key), 0.95) or 1
         assert image.get_clim() == (-high, high)
     assert any("own scale" in text and "95th percentile" in text for text in words(figure))
@@ -50,11 +50,11 @@ def test_keys_are_sorted_by_the_class_of_their_values_and_each_has_its_own_scale
 def test_border_noise_does_not_set_the_scale_and_classes_without_a_key_are_named():
     keys, values = np.ones((4, 12)), np.eye(4)[[0, 0, 1, 1]]
     keys[:, :6] = 100.0  # background in all images
-    figure = draw_keys([KeysPanel("idw", keys, values)], (4, 3), DIGITS[:4], active=np.arange(12) >= 6)
+    figure = draw_keys([("idw", keys, values)], (4, 3), DIGITS[:4], active=np.arange(12) >= 6)
     assert {image.norm.vmax for image in figure.axes[0].images} == {1.0}
     assert f"classes without a key: {DIGITS[2]}, {DIGITS[3]}" in words(figure)
     assert any("not background" in text for text in words(figure))
-    few = draw_keys([KeysPanel("idw", keys[:1], values[:1])], (4, 3), DIGITS[:4])
+    few = draw_keys([("idw", keys[:1], values[:1])], (4, 3), DIGITS[:4])
     assert not any("without a key" in text for text in words(few))
 
 
