@@ -11,15 +11,17 @@ from idwbench.attention.slopes import SLOPE_ARRAYS
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
 from idwbench.figures.keys import key_order
-from idwbench.figures.runs import Keys, Model, Selection
+from idwbench.figures.runs import Keys, Model, Selection, best_rows
 from idwbench.figures.style import class_colour
 from idwbench.figures.tiles import Picture, Tile, TileGrid, Words, draw_tile_grids, scale_limit
 from idwbench.models.neighbours import active_pixels
 from idwbench.runs.datasets import dataset_label
+from idwbench.runs.protocol import Protocol
 
 __all__ = ["slopes_figure"]
 
 _COLUMNS = 10
+_CHOSEN = ("slope_rank", "power", "epsilon")
 _NOTE = (
     "below each key, a row for each class, the slope of its value: pixels that speak for the class where they are "
     "above the key (black) or below it (blue); the mean over classes, which changes no probability, is taken out; "
@@ -29,7 +31,10 @@ _SCALE = "the slopes of one key have one scale, and so does the key: full colour
 
 
 def slopes_figure(selection: Selection) -> Figure:
-    """The first keys of each model whose values have a slope, for the lowest seed, above the slope for each class.
+    """The first keys of models whose values have a slope, for the lowest seed, above the slope for each class.
+
+    Ranks, powers and settings of the protocol are those with the best mean metric on the validation split; without one,
+    the first in the order of tables.
 
     Raises:
         ConfigError: no complete run, no values with a slope, or the inputs are not images of classes.
@@ -42,9 +47,11 @@ def slopes_figure(selection: Selection) -> Figure:
     sloped = [model for model in models if SLOPE_ARRAYS[0] in model.arrays]
     if not sloped:
         raise ConfigError("the values of no model have a slope")
-    if len(sloped) < len(models):
-        selection.leave_out("models whose values have no slope")
-    grids = [_slopes_grid(model, model.title(section.metric), dataset, dataset.image_shape) for model in sloped]
+    best = best_rows([model.row for model in sloped], section.metric, (*_CHOSEN, *Protocol.model_fields))
+    shown = [model for model in sloped if any(model.row is row for row in best)]
+    others = "models whose values have no slope" if len(sloped) < len(models) else ""
+    selection.leave_out(others, "other ranks, powers and protocols" if len(shown) < len(sloped) else "")
+    grids = [_slopes_grid(model, model.title(section.metric), dataset, dataset.image_shape) for model in shown]
     return draw_tile_grids(grids, [_NOTE, _SCALE, section.title])
 
 

@@ -122,10 +122,12 @@ def test_slopes_stand_below_their_keys_one_for_each_class_with_a_mean_of_zero(mo
     generator = np.random.default_rng(0)
     shapes = {"keys": (4, 2), "values": (4, 3), "slope_inputs": (2, 4, 2), "slope_outputs": (2, 4, 3)}
     arrays = {name: generator.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
-    plain, sloped = (made_run(run_config("two_moons", prototypes=4, slope_rank=rank)) for rank in (0, 2))
+    plain, sloped, other = (made_run(run_config("two_moons", prototypes=4, slope_rank=rank)) for rank in (0, 2, 3))
     without = {name: arrays[name] for name in ("keys", "values")}
-    figure, left_out = draw_pairs("slopes", (plain, without), (sloped, arrays))
-    assert left_out == ("not drawn: models whose values have no slope",)
+    figure, left_out = draw_pairs(
+        "slopes", (plain, without), (sloped, arrays), (other, {**arrays, "keys": -arrays["keys"]})
+    )
+    assert left_out[0] == "not drawn: models whose values have no slope" and "other ranks, powers" in left_out[1]
     (axes,) = figure.axes
     shown = np.array([image.get_array().ravel() for image in axes.images]).reshape(4, 4, 2)  # key, and three classes
     order = key_order(arrays["values"])
