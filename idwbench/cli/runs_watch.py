@@ -1,4 +1,4 @@
-"""`idwbench runs watch`: the progress of sweeps that other processes train, as lines, JSON or a view drawn again."""
+"""`idwbench runs watch`: the progress of sweeps that other processes train, as lines or JSON."""
 
 from __future__ import annotations
 
@@ -12,23 +12,19 @@ from typing import TYPE_CHECKING, Any
 import idwbench
 from idwbench.cli.options import argument, option
 from idwbench.cli.output import echo, echo_json, print_line, time_label
-from idwbench.errors import printable
 from idwbench.report.labels import count_label
 from idwbench.results import DEFAULT_DATABASE
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from idwbench.results.sweeps import SweepProgress
 
-__all__ = ["OPTIONS", "lines_of", "runs_watch", "view_of"]
+__all__ = ["OPTIONS", "lines_of", "runs_watch", "watch"]
 
 OPTIONS = {
     "sweep": argument(help="Name of a sweep (default: all that have not ended)."),
     "once": option("--once", help="Print the progress once and exit."),
     "interval": option(help="Seconds between two readings of the database.", min=0.1),
 }
-_BAR = 24  # columns
 
 
 def runs_watch(
@@ -50,63 +46,40 @@ def runs_watch(
     elif not shown:
         echo("no sweep is stored")
     elif once:
-        for line, _ in (line for one in shown for line in lines_of(one)):
-            print_line(line, hanging=4)
+        _print_all(shown)
     else:
-        looks = _looks(results, [one.name for one in shown], interval)
-        _show(looks) if sys.stdout.isatty() else _print_changes(looks)
+        watch(results, [one.name for one in shown], interval)
 
 
-def _looks(results: idwbench.Results, names: Sequence[str], interval: float) -> Iterator[list[SweepProgress]]:
-    """Yield the progress until all runs have ended."""
+def watch(results: idwbench.Results, names: Sequence[str], interval: float) -> None:
+    """Print the progress until all runs have ended: in a terminal all of it on a cleared screen, else what changes."""
+    from rich.console import Console
+
+    from idwbench.cli.progress import status_line
+
+    printed: list[str] = []
     while True:
         shown = [results.sweep_progress(name) for name in names]
-        yield shown
+        if sys.stdout.isatty():
+            Console().clear()
+            _print_all(shown)
+        else:
+            lines = [status_line(one.name, one.status) for one in shown]
+            for line in (line for line in lines if line not in printed):
+                print_line(line)
+            printed = lines
         if not any(one.status.to_do for one in shown):
             return
         time.sleep(interval)
 
 
-def _show(looks: Iterator[list[SweepProgress]]) -> None:
-    """Draw the progress again and again; the last view stays."""
-    from rich.console import Console
-    from rich.live import Live
-
-    with Live(console=Console(highlight=False), auto_refresh=False, vertical_overflow="ellipsis") as live:
-        for shown in looks:
-            live.update(view_of(shown), refresh=True)
+def _print_all(shown: Sequence[SweepProgress]) -> None:
+    for line in (line for one in shown for line in lines_of(one)):
+        print_line(line, hanging=4)
 
 
-def _print_changes(looks: Iterator[list[SweepProgress]]) -> None:
-    """Print a line about each sweep whenever one of its numbers changes."""
-    from idwbench.cli.progress import status_line
-
-    printed: list[str] = []
-    for shown in looks:
-        lines = [status_line(one.name, one.status) for one in shown]
-        for line in (line for line in lines if line not in printed):
-            print_line(line)
-        printed = lines
-
-
-def view_of(shown: Sequence[SweepProgress]) -> RenderableType:
-    """Return the lines on each sweep, the first of them with a bar."""
-    from rich.console import Group
-    from rich.progress_bar import ProgressBar
-    from rich.table import Table
-    from rich.text import Text
-
-    parts: list[RenderableType] = []
-    for one in shown:
-        first, *others = (Text(printable(line), style, overflow="ellipsis") for line, style in lines_of(one))
-        head = Table.grid(padding=(0, 2))
-        head.add_row(ProgressBar(one.status.total or 1, one.status.ended, _BAR), first)
-        parts += [head, *others]
-    return Group(*parts)
-
-
-def lines_of(one: SweepProgress) -> Iterator[tuple[str, str]]:
-    """Yield the lines on a sweep, and their styles in a view: its runs, each process, and each of the last failures."""
+def lines_of(one: SweepProgress) -> Iterator[str]:
+    """Yield the lines on a sweep: its runs, each process, and each of the last failures."""
     from idwbench.cli.progress import status_line
 
     pace = ""
@@ -114,13 +87,13 @@ def lines_of(one: SweepProgress) -> Iterator[tuple[str, str]]:
         per_minute = 60 * one.rate
         pace = f" · {per_minute:,.0f}" if per_minute >= 10 else f" · {per_minute:.2g}"
         pace += f" runs per minute, about {time_label(one.seconds_left)} left"
-    yield f"{status_line(one.name, one.status)}{pace}", "bold"
+    yield f"{status_line(one.name, one.status)}{pace}"
     for process in one.processes:
         seconds = max(0, round((datetime.now(UTC) - process.since).total_seconds()))
         runs = count_label(process.runs, "run")
-        yield f"  {process.host} process {process.pid}: {runs}, {process.label}, since {seconds:,} s", ""
+        yield f"  {process.host} process {process.pid}: {runs}, {process.label}, since {seconds:,} s"
     for failure in one.failures:
-        yield f"  failed: {failure.label} · seed {failure.seed}: {failure.reason or 'no message'}", "red"
+        yield f"  failed: {failure.label} · seed {failure.seed}: {failure.reason or 'no message'}"
 
 
 def _facts(one: SweepProgress) -> dict[str, Any]:
@@ -129,7 +102,7 @@ def _facts(one: SweepProgress) -> dict[str, Any]:
     return {
         **{"name": one.name, **asdict(one.status), "ended": one.status.ended},
         **{"runs_per_minute": one.rate and 60 * one.rate, "seconds_left": one.seconds_left},
-        "processes": [asdict(process) | {"since": process.since.isoformat()} for process in one.processes],
+        "processes": one.processes,
         "failures": [
             {name: getattr(run, name) for name in names} | {"error": run.reason, "ended_at": run.finished_at}
             for run in one.failures

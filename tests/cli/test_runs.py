@@ -1,8 +1,8 @@
 """`idwbench runs …`: what is stored, seen, compared, changed and watched."""
 
-import io
 import json
 import shutil
+import sys
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,14 +10,13 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from rich.console import Console
 from stored_runs import query, run_result, stored_run
 from typed import assert_one_line
 from typer.testing import CliRunner
 
 from idwbench import Results, run_config
 from idwbench.cli.app import app
-from idwbench.cli.runs_watch import lines_of, view_of
+from idwbench.cli.runs_watch import lines_of, watch
 from idwbench.cli.stored_runs import row_facts
 from idwbench.results.records import SweepStatus
 from idwbench.results.sweeps import SweepProgress, TrainingProcess
@@ -216,17 +215,20 @@ def test_one_look_is_printed_and_watching_ends_by_ctrl_c_or_with_the_last_run(ru
     assert "3 failed" in done.stdout.splitlines()[-1]
 
 
-def test_the_live_view_and_lines_show_states_pace_processes_and_failures():
-    screen = io.StringIO()
-    Console(file=screen, width=100, force_terminal=True, color_system=None).print(view_of([LONG]))
-    text = screen.getvalue()
-    process = "  node1 process 17: 8 runs, mnist · idw · 20 prototypes"
-    assert text.startswith("━━━━━━━━━╸")
-    for words in ("40 of 100", "1 stale", process, "seed 3: ValueError: [red]no"):
-        assert words in text
-    assert "\x1b[2J" not in text  # a control character of an error clears no screen
-    lines = [line for line, _ in lines_of(LONG)]
-    assert lines[0].startswith("long: 40 of 100 runs complete, 8 running, 1 stale (their process is gone), 1 failed (")
-    assert lines[0].endswith(" · 30 runs per minute, about 118 s left")
-    assert lines[1].startswith(process)
-    assert lines[2].startswith("  failed: mnist · idw · 20 prototypes · p=2, ε=0.001 · seed 3: ")
+def test_a_terminal_shows_states_pace_processes_and_failures_on_a_cleared_screen(monkeypatch, capsys):
+    done = replace(LONG, status=SweepStatus(total=9, planned=0, running=0, stale=0, complete=8, diverged=0, failed=1))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("idwbench.cli.output.terminal_width", lambda *, err=False: 60)
+    monkeypatch.setattr(time, "sleep", Mock())
+    watch(Mock(**{"sweep_progress.side_effect": [LONG, done]}), ["long"], 2.0)
+    nothing, *screens = capsys.readouterr().out.split("\x1b[2J\x1b[H")
+    text = "".join(screens)
+    assert (nothing, len(screens)) == ("", 2)  # and no other is cleared by a control character of an error
+    assert text.count("  node1 process 17: 8 runs,") == 2 and "long: 8 of 9 runs complete, 1 failed" in text
+    assert "[red]no\\x1b[2J" in text and max(map(len, text.splitlines())) <= 60
+    first, process, failure = lines_of(LONG)
+    assert first.startswith("long: 40 of 100 runs complete, 8 running, 1 stale (their process is gone), 1 failed (")
+    assert first.endswith(" · 30 runs per minute, about 118 s left")
+    assert process.startswith("  node1 process 17: 8 runs, mnist · idw · 20 prototypes, since ")
+    assert failure.startswith("  failed: mnist · idw · 20 prototypes · p=2, ε=0.001 · seed 3: ")
