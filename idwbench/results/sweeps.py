@@ -14,7 +14,6 @@ from typing import Any, get_args
 
 from sqlalchemy import Connection, Select, bindparam, delete, func, select, update
 
-from idwbench.errors import ResultsError
 from idwbench.results.leases import PROCESS, is_stale
 from idwbench.results.reading import find_runs, load_runs, sweep_id
 from idwbench.results.records import RUN_STATES, EndedState, StoredRun, StoredSweep, SweepStatus
@@ -22,7 +21,6 @@ from idwbench.results.tables import dialect_insert, insert_rows, rows_by_key, ru
 from idwbench.runs.config import RunConfig
 from idwbench.runs.dataset_base import FileConfig
 from idwbench.runs.datasets import dataset_identity
-from idwbench.runs.settings import is_storable
 
 __all__ = [
     "SweepProgress",
@@ -125,11 +123,8 @@ def register_sweep(
     Runs that leave the plan stay stored.
 
     Raises:
-        ResultsError: a text has a character that cannot be stored.
+        ResultsError: a text is not valid Unicode.
     """
-    for what, text in (("name", name), ("description", description), ("text", spec_text)):
-        if not is_storable(text):
-            raise ResultsError(f"the {what} of the sweep has a NUL or a lone surrogate, which no database can store")
     now = datetime.now(UTC)
     values = {"description": description, "spec": spec_text, "updated_at": now}
     # Another process may register the same name at the same time: the later one waits, and replaces its plan.
