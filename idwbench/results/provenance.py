@@ -15,13 +15,7 @@ from idwbench.errors import ResultsError
 from idwbench.files import file_sha256
 from idwbench.results.leases import this_process
 
-__all__ = [
-    "Provenance",
-    "checkout_of",
-    "collect_provenance",
-    "cpu_model",
-    "package_versions",
-]
+__all__ = ["Provenance", "checkout_of", "collect_provenance", "cpu_model", "package_versions"]
 
 _CPU_INFO = Path("/proc/cpuinfo")
 _TIMEOUT_SECONDS = 5.0

@@ -21,11 +21,11 @@ from idwbench.results.tables import (
     Json,
     UtcDateTime,
     arrays,
-    check_known,
     chunks,
     curves,
     in_utc,
     metrics,
+    rows_by_key,
     runs,
     sweep_runs,
     sweeps,
@@ -279,10 +279,9 @@ def load_runs(connection: sa.Connection, run_keys: Sequence[str]) -> list[Stored
     Raises:
         ResultsError: no run has one of the keys.
     """
-    by_key: dict[str, StoredRun] = {}
-    for part in chunks(run_keys):
-        by_key.update((run.run_key, run) for run in _records(connection, where=[runs.c.run_key.in_(part)]))
-    check_known(run_keys, by_key)
+    rows_by_key(connection, run_keys, known=True)
+    found = [run for part in chunks(run_keys) for run in _records(connection, where=[runs.c.run_key.in_(part)])]
+    by_key = {run.run_key: run for run in found}
     return [by_key[key] for key in run_keys]
 
 
@@ -311,10 +310,7 @@ def stored_runs(columns: Mapping[Any, Sequence[Any]]) -> list[StoredRun]:
 
 def _stored_id(connection: sa.Connection, run_key: str) -> int:
     """Return the number of the run with that key; raises `ResultsError` if there is none."""
-    number = connection.execute(sa.select(runs.c.id).where(runs.c.run_key == run_key)).scalar_one_or_none()
-    if number is None:
-        raise ResultsError(f"no run has the key '{run_key}'")
-    return int(number)
+    return int(rows_by_key(connection, [run_key], known=True)[run_key].id)
 
 
 def sweeps_of(connection: sa.Connection, run_key: str) -> list[str]:

@@ -16,17 +16,7 @@ from idwbench.results.leases import PROCESS, Reopened, is_reopened, is_stale
 from idwbench.results.provenance import Provenance
 from idwbench.results.records import RESULT_STATES
 from idwbench.results.sweeps import plan_runs
-from idwbench.results.tables import (
-    arrays,
-    check_known,
-    chunks,
-    curves,
-    insert_rows,
-    metrics,
-    rows_by_key,
-    runs,
-    sweep_runs,
-)
+from idwbench.results.tables import arrays, chunks, curves, insert_rows, metrics, rows_by_key, runs, sweep_runs
 from idwbench.runs.metrics import Metrics
 from idwbench.runs.results import RunResult
 
@@ -87,8 +77,7 @@ def tag_runs(connection: Connection, run_keys: Sequence[str], tag: str, *, remov
     word = tag.strip()
     if not word or "," in word or not word.isprintable():
         raise ConfigError("a tag is a text without commas", location=("tag",))
-    stored = rows_by_key(connection, run_keys, runs.c.tags, lock=True)
-    check_known(run_keys, stored)
+    stored = rows_by_key(connection, run_keys, runs.c.tags, lock=True, known=True)
     for row in stored.values():
         others = [one for one in (row.tags or "").split(", ") if one and one != word]
         tags = ", ".join(sorted([*others, *([] if remove else [word])])) or None
@@ -104,7 +93,7 @@ def note_runs(connection: Connection, run_keys: Sequence[str], text: str) -> Non
     """
     if not text.isprintable():
         raise ConfigError("a note is one line of text", location=("text",))
-    check_known(run_keys, rows_by_key(connection, run_keys, lock=True))
+    rows_by_key(connection, run_keys, lock=True, known=True)
     for keys in chunks(run_keys):
         connection.execute(update(runs).where(runs.c.run_key.in_(keys)).values(note=text.strip() or None))
 
@@ -123,8 +112,7 @@ def remove_runs(connection: Connection, run_keys: Sequence[str]) -> Removal:
     Raises:
         ResultsError: no run has one of the keys, or a process trains one of the runs; then none is removed.
     """
-    stored = rows_by_key(connection, run_keys, runs.c.state, *PROCESS, lock=True)
-    check_known(run_keys, stored)
+    stored = rows_by_key(connection, run_keys, runs.c.state, *PROCESS, lock=True, known=True)
     _check_idle(stored.values())
     names = runs.columns.keys()  # first those of the configuration, from the state on those of the outcome
     outcome = dict.fromkeys({*names[names.index("state") :]} - {"created_at"}) | {"state": "planned", "attempt": 0}
@@ -148,18 +136,12 @@ def _check_idle(found: Iterable[Row[*tuple[Any, ...]]]) -> None:
 
 
 def _outcome(result: RunResult, cpu: str) -> dict[str, Any]:
-    diverged = result.state == "diverged"
+    same = ("state", "n_parameters", "diverged_epoch", "engine", "device", "threads", "seconds")
     return {
-        "state": result.state,
+        **{name: getattr(result, name) for name in same},
         "previous_state": None,
-        "n_parameters": result.n_parameters,
-        "diverged_epoch": result.diverged_epoch,
-        "error": f"not finite after epoch {result.diverged_epoch}" if diverged else None,
-        "engine": result.engine,
-        "device": result.device,
-        "threads": result.threads,
+        "error": f"not finite after epoch {result.diverged_epoch}" if result.state == "diverged" else None,
         "cpu": {"model": cpu, "instruction_set": result.instruction_set},
-        "seconds": result.seconds,
         "durations": dict(result.durations) or None,
     }
 

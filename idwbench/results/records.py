@@ -14,15 +14,7 @@ from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import Metrics
 from idwbench.runs.results import FinishedState
 
-__all__ = [
-    "RESULT_STATES",
-    "RUN_STATES",
-    "EndedState",
-    "RunState",
-    "StoredRun",
-    "StoredSweep",
-    "SweepStatus",
-]
+__all__ = ["RESULT_STATES", "RUN_STATES", "EndedState", "RunState", "StoredRun", "StoredSweep", "SweepStatus"]
 
 RunState = Literal["planned", "running", "complete", "diverged", "failed"]
 EndedState = Literal["complete", "diverged", "failed"]

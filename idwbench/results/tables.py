@@ -5,7 +5,7 @@ A test compares the tables with what upgrades make of older ones.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any, TypeVar
@@ -20,7 +20,6 @@ __all__ = [
     "Json",
     "UtcDateTime",
     "arrays",
-    "check_known",
     "chunks",
     "curves",
     "dialect_insert",
@@ -206,24 +205,24 @@ def rows_by_key(
     *columns: sa.Column[Any],
     where: Iterable[sa.ColumnElement[bool]] = (),
     lock: bool = False,
+    known: bool = False,
 ) -> dict[str, sa.Row[*tuple[Any, ...]]]:
     """Return ``id`` and `columns` of the stored runs with these keys that meet the conditions, by key.
 
     With `lock`, PostgreSQL keeps the rows locked until the end of the transaction; SQLite has one lock for writing.
+
+    Raises:
+        ResultsError: with `known`, no run has one of the keys.
     """
     # Processes that lock rows in the same order cannot deadlock.
     query = sa.select(runs.c.id, runs.c.run_key, *columns).where(*where).order_by(runs.c.id)
     query = query.with_for_update() if lock else query
-    parts = chunks([*dict.fromkeys(run_keys)])
-    rows = (row for keys in parts for row in connection.execute(query.where(runs.c.run_key.in_(keys))))
-    return {row.run_key: row for row in rows}
-
-
-def check_known(run_keys: Iterable[str], stored: Collection[str]) -> None:
-    """Raise `ResultsError` for the first key that is not among those of `stored` runs."""
-    for key in run_keys:
-        if key not in stored:
-            raise ResultsError(f"no run has the key '{key}'")
+    asked = [*dict.fromkeys(run_keys)]
+    rows = (row for keys in chunks(asked) for row in connection.execute(query.where(runs.c.run_key.in_(keys))))
+    found = {row.run_key: row for row in rows}
+    if known and (unknown := [key for key in asked if key not in found]):
+        raise ResultsError(f"no run has the key '{unknown[0]}'")
+    return found
 
 
 def insert_rows(

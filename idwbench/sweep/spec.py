@@ -19,16 +19,7 @@ from idwbench.errors import ConfigError, SpecError, did_you_mean, dotted
 from idwbench.runs.config import RunConfig
 from idwbench.runs.protocol import DEFAULT_PROTOCOLS, Protocol, parse_protocol
 from idwbench.runs.settings import Seed, Settings, is_storable, validated
-from idwbench.sweep.grid import (
-    MAX_RUNS,
-    Block,
-    DataProtocol,
-    Setting,
-    check_distinct,
-    read_datasets,
-    read_grid,
-    within,
-)
+from idwbench.sweep.grid import MAX_RUNS, Block, DataProtocol, Setting, check_distinct, read_datasets, read_grid, within
 from idwbench.sweep.sampler import SamplerSettings, SearchBlock, read_sampler, read_space
 from idwbench.sweep.yaml_source import YamlSource, read_yaml
 
