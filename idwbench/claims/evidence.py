@@ -56,7 +56,8 @@ class Evidence:
         The accuracy is in percent, on new points of Two Moons and on the test images of MNIST.
         """
         rows = self.finished(dataset, **model)
-        numbers = 100 * _column(rows, SPLIT[dataset], name) if name == "accuracy" else _column(rows, split, name)
+        is_accuracy = name == "accuracy"
+        numbers = _column(rows, SPLIT[dataset] if is_accuracy else split, name, in_percent=is_accuracy)
         return _series(_name(dataset, model), rows, numbers, name)
 
     def less(self, label: str, dataset: str, name: str, first: Model, second: Model) -> Series:
@@ -92,7 +93,7 @@ class Evidence:
 
         wanted = self.complete(dataset, lambda config: epochs in (None, config.protocol.epochs), **model)
         rows = max(wanted, key=rank, default=_NO_RUNS)
-        return _series(name, rows, _in_percent(rows, split, metric))
+        return _series(name, rows, _column(rows, split, metric, in_percent=True))
 
     def over_splits(self, name: str, dataset: str, metric: str, split: str = "test", **settings: Any) -> Series:
         """Return a metric of the runs with these settings by the seed of the data, as `best_metric` returns it.
@@ -105,7 +106,7 @@ class Evidence:
         values: dict[int, float] = {}
         for one, rows in self._settings(dataset).values():
             if (one.model.identity(), one.protocol.identity(), one.dataset.identity("seed")) == wanted:
-                numbers = _series(name, rows, _in_percent(rows, split, metric)).values
+                numbers = _series(name, rows, _column(rows, split, metric, in_percent=True)).values
                 if numbers:
                     values[one.dataset.seed] = numbers[min(numbers)]
         return Series(name, values)
@@ -151,14 +152,10 @@ def _identity(config: RunConfig) -> str:
     return "\n".join((config.dataset.identity(), config.model.identity(_FREE), config.protocol.identity()))
 
 
-def _column(rows: pandas.DataFrame, split: str, metric: str) -> pandas.Series[float]:
-    """Return a metric of runs, NaN where they lack it."""
-    return rows.get((split, metric), math.nan * rows.seed)
-
-
-def _in_percent(rows: pandas.DataFrame, split: str, metric: str) -> pandas.Series[float]:
-    """Return a metric of runs as tables show it."""
-    return (100 if METRICS[metric].percent else 1) * _column(rows, split, metric)
+def _column(rows: pandas.DataFrame, split: str, metric: str, *, in_percent: bool = False) -> pandas.Series[float]:
+    """Return a metric of runs, NaN where they lack it, and if it is a share perhaps in percent."""
+    factor = 100 if in_percent and METRICS[metric].percent else 1
+    return factor * rows.get((split, metric), math.nan * rows.seed)
 
 
 def _series(name: str, rows: pandas.DataFrame, numbers: Iterable[float | None], what: str = "") -> Series:

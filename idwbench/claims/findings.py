@@ -17,15 +17,10 @@ if TYPE_CHECKING:
     from idwbench.claims.evidence import Evidence
 
 __all__ = [
-    "MIN_SEEDS",
     "Claim",
     "Comparison",
     "Finding",
-    "Kind",
-    "Origin",
-    "Outcome",
     "Publication",
-    "Rule",
     "Series",
     "bounded",
     "claim",
@@ -40,20 +35,20 @@ __all__ = [
     "telling",
 ]
 
-Origin = Literal["paper", "review", "open question"]
-Kind = Literal["empirical", "by formula"]
+_Origin = Literal["paper", "review", "open question"]
+_Kind = Literal["empirical", "by formula"]
 Publication = Literal["paper", "family", "prototypes"]
-Outcome = Literal["refuted", "not enough runs", "undecided", "supported"]
+_Outcome = Literal["refuted", "not enough runs", "undecided", "supported"]
 # The first outcome that a finding of a claim has decides.
-_ORDER: tuple[Outcome, ...] = ("refuted", "not enough runs", "undecided", "supported")
-MIN_SEEDS = 5
+_ORDER: tuple[_Outcome, ...] = ("refuted", "not enough runs", "undecided", "supported")
+_MIN_SEEDS = 5
 # Differences of stored metrics have rounding errors, which must not decide where all values are at the bound.
 _TIE = 1e-12
 # Units that are written with two decimals, and whether with a sign, as differences are.
 _DECIMAL_UNITS = {"points": True, "%": False}
 # Returns comparisons and findings, all of which must support the claim, and remarks, which do not affect the verdict.
-Rule = Callable[["Evidence"], "Sequence[Comparison | Finding | str]"]
-_PREFIXES: dict[str, Origin] = {"review": "review", "open": "open question"}
+_Rule = Callable[["Evidence"], "Sequence[Comparison | Finding | str]"]
+_PREFIXES: dict[str, _Origin] = {"review": "review", "open": "open question"}
 
 
 @dataclass(frozen=True)
@@ -74,17 +69,17 @@ class Claim:
     statement: str
     source: str
     test: str
-    rule: Rule
+    rule: _Rule
     sweeps: tuple[str, ...] = ()
     publication: Publication = "paper"
 
     @property
-    def origin(self) -> Origin:
+    def origin(self) -> _Origin:
         """Whose claim it is."""
         return _PREFIXES.get(self.source.partition(":")[0], "paper")
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> _Kind:
         """Whether it is about the results of training, or follows from formulas, whatever is trained."""
         return "empirical" if self.sweeps else "by formula"
 
@@ -94,14 +89,14 @@ class Claim:
         return tuple(f"sweeps/{self.publication}/{name}.yaml" for name in self.sweeps)
 
 
-def claim(number: int, source: str, *sweeps: str, publication: Publication | None = None) -> Callable[[Rule], Claim]:
+def claim(number: int, source: str, *sweeps: str, publication: Publication | None = None) -> Callable[[_Rule], Claim]:
     """Return a decorator that makes a claim of its rule; by default the family has the open questions.
 
     The first paragraph of the rule's docstring is the statement of the claim, the second says how it is judged. There
     a name in braces stands for a constant of the module.
     """
 
-    def decorate(rule: Rule) -> Claim:
+    def decorate(rule: _Rule) -> Claim:
         text = (inspect.getdoc(rule) or "\n\n").format_map(vars(sys.modules[rule.__module__]))
         statement, test = (" ".join(part.split()) for part in text.split("\n\n", 1))
         place = publication or ("family" if source.startswith("open") else "paper")
@@ -176,7 +171,7 @@ class Finding:
     interval: tuple[float, float] | None
     unit: str
     bound: str
-    outcome: Outcome
+    outcome: _Outcome
     reason: str = ""
     missing: tuple[str, ...] = ()
     clearance: float | None = None
@@ -219,11 +214,11 @@ class Comparison:
         values = [*self.series.values.values()]
         mean = math.fsum(values) / len(values) if values else None
         finding = Finding(self.series.name, "mean", len(values), mean, None, self.unit, self.bound, "not enough runs")
-        if len(values) < MIN_SEEDS:
-            return replace(finding, missing=self.series.missing(MIN_SEEDS))
+        if len(values) < _MIN_SEEDS:
+            return replace(finding, missing=self.series.missing(_MIN_SEEDS))
         low, high = interval = t_interval(values, level)
         clearance = min(low - self.above, self.below - high)
-        outcome: Outcome = "supported" if clearance > _TIE else "undecided"
+        outcome: _Outcome = "supported" if clearance > _TIE else "undecided"
         if high <= self.above + _TIE or low >= self.below - _TIE:
             outcome = "refuted"
         clearance /= max(high - low, _TIE)
@@ -284,7 +279,7 @@ def other_verdict(title: str, comparisons: Sequence[Comparison]) -> list[str]:
     return [f"{title}: {outcome_label(first.outcome)} ({first.text})."]
 
 
-def outcome_label(outcome: Outcome) -> str:
+def outcome_label(outcome: _Outcome) -> str:
     """Return the verdict on a claim that an outcome decides."""
     return {"refuted": "does not hold", "supported": "holds"}.get(outcome, outcome)
 

@@ -43,13 +43,9 @@ class Judgement:
     remarks: tuple[str, ...] = ()
 
     @cached_property
-    def _telling(self) -> list[Finding]:
-        return telling(self.findings)
-
-    @property
     def decisive(self) -> Finding:
         """The finding that stands in tables, the first of `idwbench.claims.findings.telling`."""
-        return self._telling[0]
+        return telling(self.findings)[0]
 
     @property
     def verdict(self) -> str:
@@ -62,7 +58,7 @@ class Judgement:
         if self.verdict == "not enough runs":
             reasons = [*dict.fromkeys(text for finding in self.findings for text in finding.missing)]
         else:
-            reasons = [finding.reason for finding in self._telling if finding.reason]
+            reasons = [finding.reason for finding in telling(self.findings) if finding.reason]
         others = len(reasons) - _SHOWN_REASONS
         return "; ".join(reasons[:_SHOWN_REASONS]) + (f"; and {others} more" if others > 0 else "")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +11,9 @@ from idwbench.errors import ConfigError, did_you_mean
 from idwbench.report import frame, tables
 from idwbench.report.frame import Row, Runs, rows
 from idwbench.report.labels import constants_title, count_label, sortable, varying_settings
-from idwbench.report.statistics import compare, mean_order, present_splits, with_intervals
+from idwbench.report.statistics import Statistic, compare, mean_order, present_splits, with_intervals
 from idwbench.report.tables import Column, Table
-from idwbench.runs.metrics import METRICS, UNKNOWN_METRIC
+from idwbench.runs.metrics import HEADLINES, METRICS, UNKNOWN_METRIC
 
 __all__ = ["best_by_validation", "leaderboard"]
 
@@ -142,8 +142,7 @@ def best_by_validation(
         if axis not in known:
             problem = f"no setting of models or protocols is called '{axis}'"
             raise ConfigError(problem, location=("best_over",), hint=did_you_mean(axis, known))
-    name = _choosing_metric(found, metric, axes)
-    means = {row.number: row.statistics.get("validation") for row in rows(found[0].table, name)}
+    name, means = _validation_means(found, metric, axes)
     candidates: dict[tuple[object, ...], list[Row]] = defaultdict(list)
     for row in found:
         candidates[tuple(row.settings.get(setting) for setting in varying if setting not in axes)].append(row)
@@ -165,23 +164,24 @@ def best_by_validation(
     return kept, notes
 
 
-def _choosing_metric(rows: Sequence[Row], metric: str, axes: Sequence[str]) -> str:
-    """Return the metric to choose by: the one given, or the headline metric if no run has it for validation."""
-    table = rows[0].table
-    complete = table[(table.state == "complete") & table.row.isin([row.number for row in rows])]
-    names: list[str] = [metric, *complete.headline[:1]]
-    for name in names:
-        pair = ("validation", name)
-        without = complete[complete[pair].isna()] if pair in complete.columns else complete
-        if without.empty or len(without) < len(complete):
+def _validation_means(
+    found: Sequence[Row], metric: str, axes: Sequence[str]
+) -> tuple[str, Mapping[int, Statistic | None]]:
+    """Return the metric to choose by, with its means by row: the one given, or the headline metric if no run has it."""
+    n_runs = sum(row.n for row in found)
+    for name in (metric, HEADLINES[found[0].config.dataset.task].name):
+        means = {row.number: row.statistics.get("validation") for row in rows(found[0].table, name)}
+        lacking = {row.number: row.n - (one.n if (one := means[row.number]) else 0) for row in found}
+        n_lacking = sum(lacking.values())
+        if n_lacking < n_runs or not n_runs:
             break
-    if len(without):
+    if n_lacking:
         # A study of patches has no such metric, whatever its data.
-        has_split = any(config.dataset.validation for config in without.config)
+        has_split = any(row.config.dataset.validation for row in found if lacking[row.number])
         raise ConfigError(
-            f"{len(without):,} of {count_label(len(complete), 'complete run')} have no validation {name}, by which "
+            f"{n_lacking:,} of {count_label(n_runs, 'complete run')} have no validation {name}, by which "
             f"{', '.join(axes)} would be chosen",
             location=("best_over",),
             hint="" if has_split else "add `validation: 0.1` to the data set of the sweep",
         )
-    return name
+    return name, means

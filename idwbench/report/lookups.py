@@ -39,11 +39,9 @@ from idwbench.runs.kinds.hash_table import HashTableConfig
 from idwbench.runs.kinds.models import ModelConfig
 
 __all__ = [
-    "LAWS",
     "Capacities",
     "Capacity",
     "CapacityFit",
-    "Law",
     "LookupRuns",
     "capacity",
     "capacity_table",
@@ -57,8 +55,7 @@ __all__ = [
     "slopes_table",
 ]
 
-Law = Literal["power", "exponential"]
-LAWS: tuple[Law, ...] = ("power", "exponential")
+_Law = Literal["power", "exponential"]
 _LAW_HEADERS = ("law", "95 % interval of b", "R² (power, exponential)")
 _RESAMPLES = 2000
 _FEWEST_DIMENSIONS = 3
@@ -87,11 +84,11 @@ class CapacityFit:
         n_seeds: Number of seeds.
     """
 
-    law: Law
+    law: _Law
     factor: float
     exponent: float
     interval: tuple[float, float]
-    r_squared: Mapping[Law, float]
+    r_squared: Mapping[_Law, float]
     dimensions: tuple[int, ...]
     n_seeds: int
 
@@ -116,7 +113,9 @@ def capacity(recalls: Mapping[int, float], threshold: float = 0.99) -> Capacity:
     return Capacity(float(items[-1]), "above")
 
 
-def fit_capacity(capacities: Mapping[int, Mapping[int, Capacity]], laws: Sequence[Law] = LAWS) -> CapacityFit | None:
+def fit_capacity(
+    capacities: Mapping[int, Mapping[int, Capacity]], laws: Sequence[_Law] = ("power", "exponential")
+) -> CapacityFit | None:
     """Return the better of some laws for capacities by dimensions and seed; None with fewer than 3 dimensions to fit.
 
     Only seeds that exist at every dimension are used, and dimensions at which none of them is censored.

@@ -189,23 +189,20 @@ def _latex_table(table: Table) -> str:
 def html_table(shown: Table) -> str:
     """Return a heading, a table and its notes as HTML."""
     columns = [column for column in shown.columns if "markdown" not in column.not_in] if shown.groups else []
-    rows = zip(*(column.texts for column in columns), strict=True)
     title = f"<h4>{escape(shown.title)}</h4>" if shown.title else ""
-    marks = [tuple(column.best) or (False,) * len(column.texts) for column in columns]
-    body = html_rows([column.header for column in columns], rows, [*zip(*marks, strict=True)])
+    rows = zip(*(_marked(column, escape, "<b>{}</b>") for column in columns), strict=True)
+    body = html_rows([column.header for column in columns], rows, escaped=True)
     return title + body + html_notes([shown.caption if columns else "", *shown.notes])
 
 
-def html_rows(header: Sequence[str], rows: Iterable[Sequence[object]], bold: Sequence[Sequence[bool]] = ()) -> str:
-    """Return a table of texts as HTML, of which some are bold."""
+def html_rows(header: Sequence[str], rows: Iterable[Sequence[object]], *, escaped: bool = False) -> str:
+    """Return a table as HTML; cells that are `escaped` are HTML already."""
     head = "".join(f"<th>{escape(name)}</th>" for name in header)
-    body = []
-    for place, row in enumerate(rows):
-        cells = (escape(str(cell)) for cell in row)
-        marks = bold[place] if bold else (False,) * len(row)
-        cells = (f"<b>{cell}</b>" if mark else cell for cell, mark in zip(cells, marks, strict=True))
-        body.append("<tr>" + "".join(f'<td style="white-space: nowrap">{cell}</td>' for cell in cells) + "</tr>")
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+    body = ""
+    for row in rows:
+        cells = (str(cell) if escaped else escape(str(cell)) for cell in row)
+        body += "<tr>" + "".join(f'<td style="white-space: nowrap">{cell}</td>' for cell in cells) + "</tr>"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def html_notes(notes: Iterable[str]) -> str:

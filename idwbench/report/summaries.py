@@ -112,8 +112,7 @@ def summarise(runs: Runs, metric: str | None = None, *, intervals: bool = False)
     n_lacking = 0
     for _, group in table.groupby(["data", "protocol"], sort=False):
         headline, task = group.headline.iloc[0], group.config.iloc[0].dataset.task
-        whole = measured[metric or headline]
-        group = whole if len(group) == len(whole) else whole.loc[group.index]
+        group = measured[metric or headline].loc[group.index]
         if metric in (None, headline) or not group.lacks_metric.all():
             groups.append((metric or headline, group))
         elif metric in METRICS and METRICS[metric].task in (None, task):  # of a task that may have the metric

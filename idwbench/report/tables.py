@@ -106,11 +106,9 @@ class Table:
     flat: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
 
 
-def nonempty(columns: Iterable[Column], kept: Collection[str] = ()) -> tuple[Column, ...]:
-    """Return the columns in which some cell has content, and those with names in `kept`."""
-    return tuple(
-        column for column in columns if column.name in kept or any(text not in ("", MISSING) for text in column.texts)
-    )
+def nonempty(columns: Iterable[Column]) -> tuple[Column, ...]:
+    """Return the columns in which some cell has content."""
+    return tuple(column for column in columns if any(text not in ("", MISSING) for text in column.texts))
 
 
 def setting_columns(names: Iterable[str], rows: Sequence[Row]) -> Iterator[Column]:
@@ -170,12 +168,10 @@ ROW_COLUMNS: list[RowColumn] = [
 ]
 
 
-def row_columns(rows: Sequence[Row], *facts: RowColumn) -> Iterator[Column]:
-    """Yield the columns of facts of rows, but those without content."""
-    for name, fact, text in facts:
-        texts = [text(fact(row)) for row in rows]
-        if any(text not in ("", MISSING) for text in texts):
-            yield Column(name, _HEADERS.get(name, name.replace("_", " ")), texts, numeric=True)
+def row_columns(rows: Sequence[Row], *facts: RowColumn) -> tuple[Column, ...]:
+    """Return the columns of facts of rows, but those without content."""
+    headers = {name: _HEADERS.get(name, name.replace("_", " ")) for name, *_ in facts}
+    return nonempty(Column(name, headers[name], [text(fact(row)) for row in rows], True) for name, fact, text in facts)
 
 
 class Line(NamedTuple):
