@@ -80,7 +80,7 @@ def table(
     runs = results
     if isinstance(results, Results):
         runs = select_runs(results, name, methods, prototypes, metric=metric)
-        if not by_dataset and any(sweep.is_search for sweep in results.list_sweeps() if sweep.name == name):
+        if not by_dataset and results.is_search(name):
             return Report((ranking(runs, metric, split=split, intervals=intervals),))
     kind = "sections" if metric else tables_of(runs)
     if by_dataset:

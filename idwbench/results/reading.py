@@ -6,6 +6,7 @@ What cannot be read is a `ResultsError` that names the run and the column.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
@@ -44,6 +45,7 @@ __all__ = [
     "check_text",
     "find_run",
     "find_runs",
+    "is_search",
     "load_arrays",
     "load_curve",
     "load_runs",
@@ -223,6 +225,12 @@ def names(connection: sa.Connection) -> tuple[list[str], list[str]]:
     )
     stored, datasets = ([*connection.execute(query).scalars()] for query in queries)
     return stored, datasets
+
+
+def is_search(connection: sa.Connection, sweep: str | None) -> bool:
+    """Return whether a sampler chooses the runs of a sweep; False for a name that no sweep has."""
+    specs = connection.execute(sa.select(sweeps.c.spec).where(sweeps.c.name == sweep)).scalars()
+    return any(re.search(r"^sampler\s*:", spec, flags=re.MULTILINE) for spec in specs)
 
 
 def sweep_id(connection: sa.Connection, name: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -130,8 +129,3 @@ class StoredSweep:
     spec: str
     created_at: datetime
     updated_at: datetime
-
-    @property
-    def is_search(self) -> bool:
-        """Whether a sampler chooses its runs."""
-        return re.search(r"^sampler\s*:", self.spec, flags=re.MULTILINE) is not None

@@ -97,6 +97,7 @@ class Results:
     sweep_progress = _operation(sweeps.sweep_progress)
     list_sweeps = _operation(sweeps.list_sweeps)
     names = _operation(reading.names)
+    is_search = _operation(reading.is_search)
     run_table = _operation(frame.run_table)
 
     plan = _operation(sweeps.plan_runs, writes=True)
