@@ -64,18 +64,18 @@ def other_label(model, x):
     return "lower" if model.predict([x])[0] == "upper" else "upper"
 
 
-def test_results_show_their_sweeps_with_the_states_of_their_runs(results):
+def test_results_show_their_sweeps_tables_and_figures_as_the_command_line_does(results):
     [sweeps] = Cells(results).tables
     assert sweeps[1] == ["scores", "8", "8", "0", "0"]
-
-
-def test_a_table_shows_every_model_and_its_text_is_that_of_the_command_line(results):
     table = results.table("scores", methods=["idw"])
     [shown] = Cells(table).tables
     assert [row[0] for row in shown[1:]] == ["idw", "idw"]
     assert str(table) == table.render("rich") and "| idw" in table.render("markdown")
     board = results.leaderboard("scores", prototypes=[4]).to_frame()
     assert sorted(board.method) == ["idw", "neg_dist"]
+    figure = results.figure("curves", "scores")
+    assert isinstance(figure, Figure)
+    assert len(Cells(figure).pictures) == 1
 
 
 def test_names_are_escaped_and_the_best_cells_are_bold():
@@ -91,12 +91,6 @@ def test_an_unknown_sweep_is_refused_with_the_nearest_name(results):
             call("score")
     with pytest.raises(ConfigError, match="unknown figure 'curve'"):
         results.figure("curve", "scores")
-
-
-def test_a_figure_is_one_of_matplotlib(results):
-    figure = results.figure("curves", "scores")
-    assert isinstance(figure, Figure)
-    assert len(Cells(figure).pictures) == 1
 
 
 def test_a_run_is_found_by_the_beginning_of_its_key(results, run):

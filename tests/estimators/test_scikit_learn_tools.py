@@ -13,9 +13,8 @@ import pandas as pd
 import polars as pl
 import pytest
 import skops.io
-from sklearn import config_context
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import cross_val_score, cross_validate
+from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, Normalizer, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -70,19 +69,6 @@ def test_data_frames_give_names_in_and_out(frame_of, series_of):
     with pytest.raises(ValueError, match="feature names should match"):
         model.predict(frame_of(dict(zip("abc", X.T, strict=True))))
     np.testing.assert_array_equal(KernelRegressor().fit(frame, X[:, 0]).feature_names_in_, NAMES)
-
-
-def test_sample_weights_are_routed():
-    weights = np.arange(len(X)) % 4
-    with config_context(enable_metadata_routing=True):
-        model = PrototypeClassifier(**FAST).set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
-        options = {"cv": [(np.arange(30, 60), np.arange(30))], "params": {"sample_weight": weights}}
-        routed = cross_validate(model, X, WORDS, return_estimator=True, **options)
-        partial = PrototypeClassifier().set_partial_fit_request(sample_weight=True, classes=True)
-        assert {"sample_weight", "classes"} == {*partial.get_metadata_routing().partial_fit.requests}
-    direct = PrototypeClassifier(**FAST).fit(X[30:], WORDS[30:], weights[30:])
-    np.testing.assert_array_equal(routed["estimator"][0].prototypes_, direct.prototypes_)
-    assert routed["test_score"][0] == direct.score(X[:30], WORDS[:30], weights[:30])
 
 
 @parametrize_with_checks([PrototypeClassifier(), PrototypeRegressor(), KernelRegressor()])

@@ -127,7 +127,7 @@ def test_the_answer_is_that_of_all_slots_and_a_mask_leaves_its_slots_out_of_ever
         assert [change.before, change.after, change.n] == [hits[0][rows].mean(), hits[1][rows].mean(), rows.sum()]
 
 
-def test_a_part_of_the_data_is_an_input_with_its_class(recorded, explains):
+def test_a_part_of_the_data_is_an_input_and_one_layer_is_explained_alone_with_its_progress(recorded, explains):
     by_name = explains("fashion_mnist:test:1", top=1)
     part = load_made(recorded[1].dataset.parts[1])
     np.testing.assert_array_equal(by_name.query.inputs, part.test.inputs[1])
@@ -135,9 +135,6 @@ def test_a_part_of_the_data_is_an_input_with_its_class(recorded, explains):
     by_numbers = explains(255 * part.test.inputs[1], top=1)
     np.testing.assert_allclose(by_numbers.answer.outputs, by_name.answer.outputs, atol=1e-5)
     assert by_numbers.query.label is None
-
-
-def test_one_layer_is_explained_alone_and_progress_counts_the_slots_of_all(explains):
     seen = []
     alone = explains(layer="layer_1", on_slots=lambda *counts: seen.append(counts))
     assert [layer.name for layer in alone.layers] == ["layer_1"]

@@ -163,7 +163,7 @@ def test_a_head_attends_to_prototypes_in_feature_space_shown_as_training_inputs(
     assert len(shown.effect.accuracy) == 1
 
 
-def test_kernel_regression_attends_to_training_samples():
+def test_kernel_regression_attends_to_training_samples_by_the_chosen_bandwidth_and_says_if_there_are_none():
     shown = by_kernel("two_moons:test:4", masks=["label=2"])
     kernel = np.exp(-((DATA.test.inputs[4].astype(np.float64) - DATA.train.inputs) ** 2).sum(1) / 0.5)
     weights = kernel / kernel.sum()
@@ -175,9 +175,6 @@ def test_kernel_regression_attends_to_training_samples():
     assert shown.effect is not None and shown.effect.answer.outputs[2] == 0
     rest = weights[DATA.train.labels != 2]
     np.testing.assert_allclose(shown.effect.answer.outputs[0] / expected[0], 1 / rest.sum(), rtol=1e-5)
-
-
-def test_the_bandwidth_is_the_chosen_one_and_a_query_without_neighbours_gets_the_mean_and_says_so():
     wide = by_kernel("two_moons:test:4", metrics={("train", "bandwidth"): 100.0}, kernel="boxcar", bandwidth="loo")
     np.testing.assert_allclose([item.weight for item in wide.layers[0].items], 1 / len(DATA.train), rtol=1e-6)
     shown = by_kernel("500,500,500", kernel="boxcar", bandwidth=0.01)

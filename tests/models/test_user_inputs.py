@@ -68,7 +68,7 @@ def test_what_names_no_class_is_refused_with_what_would(text, names, message):
         find_label(text, names)
 
 
-def test_numbers_arrays_and_images_are_scaled_alike(model, tmp_path):
+def test_numbers_arrays_and_images_are_scaled_alike_and_too_many_pixels_refused_by_their_header(model, tmp_path):
     pixels = np.arange(6, dtype=np.uint8).reshape(2, 3)
     np.save(tmp_path / "x.npy", pixels)
     Image.fromarray(pixels).save(tmp_path / "x.png")
@@ -77,6 +77,10 @@ def test_numbers_arrays_and_images_are_scaled_alike(model, tmp_path):
         found = find_input(text, model.config, model)
         assert found.dtype == np.float32
         np.testing.assert_allclose(found, expected)
+    Image.new("1", (16_000, 10_000)).save(tmp_path / "x.png")
+    os.truncate(tmp_path / "x.png", 41)  # without the compressed pixels, which are not read
+    with pytest.raises(PatchError, match=r"x.png: expected an image of 3x2 pixels, got 16000x10000"):
+        find_input(str(tmp_path / "x.png"), model.config, model)
 
 
 @pytest.mark.parametrize("name", ["x.npy", "x.png"])
@@ -91,13 +95,6 @@ def test_files_that_cannot_be_read_and_numbers_too_large_are_refused(model, tmp_
     for text in ("1e300,0,0,0,0,0", "1e39,0,0,0,0,0"):
         with pytest.raises(PatchError, match="x: too large for float32"):
             find_input(text, model.config, model)
-
-
-def test_an_image_that_claims_too_many_pixels_is_refused_by_its_header(model, tmp_path):
-    Image.new("1", (16_000, 10_000)).save(tmp_path / "x.png")
-    os.truncate(tmp_path / "x.png", 41)  # without the compressed pixels, which are not read
-    with pytest.raises(PatchError, match=r"x.png: expected an image of 3x2 pixels, got 16000x10000"):
-        find_input(str(tmp_path / "x.png"), model.config, model)
 
 
 @pytest.mark.parametrize("choice", ["unit", "standard"])
