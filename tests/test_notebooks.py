@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from stored_runs import stored_run
 
 import idwbench
-from idwbench.errors import ConfigError, ResultsError
+from idwbench.errors import ResultsError
 from idwbench.models.saved_model import SavedModel
 from idwbench.report.reports import Report
 from idwbench.report.tables import Column, Table
@@ -83,14 +83,6 @@ def test_names_are_escaped_and_the_best_cells_are_bold():
     report = Report((Table("t < u", columns, (0, 0), notes=("n > m",)),))
     assert Cells(report).tables == [[["<a>", "b"], ["x & y", "1"], ["z", "2*"]]]
     assert "t &lt; u" in report._repr_html_() and "n &gt; m" in report._repr_html_()
-
-
-def test_an_unknown_sweep_is_refused_with_the_nearest_name(results):
-    for call in (results.table, results.leaderboard):
-        with pytest.raises(ConfigError, match="nothing is called 'score'"):
-            call("score")
-    with pytest.raises(ConfigError, match="unknown figure 'curve'"):
-        results.figure("curve", "scores")
 
 
 def test_a_run_is_found_by_the_beginning_of_its_key(results, run):

@@ -149,18 +149,9 @@ def test_files_have_their_space_before_the_first_step_and_what_was_recorded_does
     recorder.discard()
 
 
-@pytest.mark.parametrize(
-    ("protocol", "options", "slots", "message"),
-    [
-        (SGD, {"record_dtype": "float16"}, 10, "'layer_0' are too large for a recording in float16"),
-        (SGD, {"fold": True, "twice": True}, 10, "the folded layer 'layer_0' are not the rows"),
-        (SGD, {}, 9, "'layer_0' has 10 inputs and 10 gradients for 9 slots in a step"),
-        (SGD, {"n_train": 4}, 10, "the recording has room for 2 steps with 8 slots"),
-        (AMSGRAD, {}, 10, "a training with Adam needs its first moments"),
-    ],
-)
+@pytest.mark.parametrize(("protocol", "options", "slots", "message"), case_table("wrong_inputs")["recorded_steps"])
 def test_a_step_that_cannot_be_recorded_is_refused(protocol, options, slots, message, tmp_path):
-    training = RecordedTraining(protocol, tmp_path / "run", **options)
+    training = RecordedTraining({"sgd": SGD, "adam_amsgrad": AMSGRAD}[protocol], tmp_path / "run", **options)
     training.inputs[3, 1] = 1e5 if "record_dtype" in options else 0
     rows = np.arange(10) % training.n_train
     training.recorder.start()

@@ -179,6 +179,10 @@ def test_a_file_of_an_earlier_format_is_the_same_model_in_both_of_its_forms(name
         outputs = models[0].demanded_outputs()
         assert all(demand.holds(row) for demand, row in zip(models[0].repairs.demands(), outputs, strict=True))
         assert len(models[0].undo_patch(1).repairs) == 1
+        without = {entry: value for entry, value in fields.items() if not entry.endswith("metrics")}  # older still
+        torch.save(without, tmp_path / "older.pt")
+        card = saved_model_card(load_model(tmp_path / "older.pt"))
+        assert card == {**cards[0], "metrics": {}, "metrics_with_patches": None}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -53,7 +52,6 @@ def test_predictions_are_class_names_or_numbers_for_inputs_in_the_data_s_own_uni
 
 # Model cards
 
-OLDER = Path(__file__).parents[1] / "assets" / "model_files" / "moons.pt"
 DATA = {"name": "two_moons", "train_per_class": 20, "test_per_class": 10, "holdout_per_class": 10}
 
 
@@ -136,19 +134,9 @@ def test_a_card_has_the_patches_and_the_accuracies_that_were_measured_with_just_
     assert len(again.repairs) == 2 and saved_model_card(again)["metrics_with_patches"] is None
 
 
-def test_a_file_of_an_older_version_has_no_metrics_and_a_card_all_the_same(tmp_path):
-    fields = torch.load(OLDER, weights_only=True)
-    for name in ("metrics", "patched_metrics"):
-        del fields[name]
-    torch.save(fields, tmp_path / "older.pt")
-    card = idwbench.model_card(tmp_path / "older.pt")
-    assert card == {**idwbench.model_card(OLDER), "metrics": {}, "metrics_with_patches": None}
-
-
 # Scores that learn arrays of their own, and weightings of any kind, from training to files, patches and exports
 
 
-LEARNED = ("query_weight", "key_weight", "vector")
 MOONS = {"epochs": 40, "learning_rate": 0.05, "batch_size": 20, "prototypes": 8}
 
 
