@@ -1,13 +1,14 @@
 """Keys as images, sorted by the argmax of their values (the paper's Figure 4), and the training images nearest to them.
 
 The keys of networks' heads are in feature space: they are shown as the training images nearest to them alone. Those of
-a table are lines over its named columns, and points among its rows in the two columns that tell most.
+a table are lines over its named columns, and points among its rows in the two columns that tell most. The slope of a
+value is an image for each class: what around its key speaks for the class.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,11 +17,12 @@ from numpy.typing import NDArray
 from scipy.stats import ConstantInputWarning, f_oneway
 
 from idwbench.attention.scores import METHODS
+from idwbench.attention.slopes import SLOPE_ARRAYS
 from idwbench.data.columns import Columns
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
 from idwbench.figures.plane import legend_mark
-from idwbench.figures.runs import Keys, Model, Selection, best_rows, first_run, measured_label
+from idwbench.figures.runs import Keys, Model, Selection, best_rows, first_run, key_order, measured_label
 from idwbench.figures.style import INK, QUIET, RULE, class_colour, label_columns, new_page, style_axes
 from idwbench.figures.tiles import SCALE_CAPTION, WRONG, Picture, Tile, TileGrid, Words, draw_tile_grids, scale_limit
 from idwbench.models.neighbours import active_pixels, mean_neighbour_distance, nearest, several_nearest
@@ -31,7 +33,7 @@ from idwbench.runs.datasets import dataset_label
 from idwbench.runs.kinds.network import NetworkConfig
 from idwbench.runs.protocol import Protocol
 
-__all__ = ["columns_figure", "draw_keys", "key_order", "keys_figure", "keys_nearest_figure", "network_keys_figure"]
+__all__ = ["columns_figure", "draw_keys", "keys_figure", "keys_nearest_figure", "network_keys_figure", "slopes_figure"]
 
 _IMAGES = 3  # for each key of a network
 _PRODUCTS = ("fc_relu", "scaled_dot", "cosine")  # methods whose keys are directions
@@ -54,6 +56,14 @@ _COLUMNS_NOTE = (
     "categories the share; right: training rows and prototypes (diamonds) in the two columns of numbers whose means "
     "differ most between the classes, relative to their spread within"
 )
+_SLOPES_NOTE = (
+    "below each key, a row for each class, the slope of its value: pixels that speak for the class where they are "
+    "above the key (black) or below it (blue); the mean over classes, which changes no probability, is taken out; "
+    "below the column the class of the value at the key"
+)
+_SLOPES_SCALE = "the slopes of one key have one scale, and so does the key: full colour from the 95th percentile on"
+_SLOPES = 10  # the most keys with slopes
+_OF_SLOPES = ("slope_rank", "power", "epsilon")
 _WIDTH, _LINES_WIDTH, _HEIGHT = 10.0, 6.3, 3.0  # inches: of the figure, of lines over columns, and height of a model
 _MOST_MODELS, _MOST_COLUMNS = 4, 30
 
@@ -101,11 +111,6 @@ def _image_shape(dataset: Dataset) -> tuple[int, int]:
     if not dataset.class_names or dataset.image_shape is None:
         raise ConfigError(f"the figure needs images of classes; {dataset_label(dataset.config)} has no such inputs")
     return dataset.image_shape
-
-
-def key_order(values: NDArray[np.floating]) -> NDArray[np.intp]:
-    """Return the indices of prototypes sorted by the argmax of their values (stable)."""
-    return np.argsort(np.argmax(values, axis=1), kind="stable")
 
 
 def draw_keys(
@@ -334,3 +339,46 @@ def _draw_pair(axes: Axes, model: Model, dataset: Dataset, pair: Sequence[int], 
     style_axes(axes, label_size=7.5)
     for axis, place in zip((axes.xaxis, axes.yaxis), pair, strict=True):
         axis.set_label_text(columns.features[place], fontsize=8, color=QUIET)
+
+
+def slopes_figure(selection: Selection) -> Figure:
+    """The first keys of models whose values have a slope, for the lowest seed, above the slope for each class.
+
+    Ranks, powers and settings of the protocol are those with the best mean metric on the validation split; without one,
+    the first in the order of tables.
+
+    Raises:
+        ConfigError: no complete run, no values with a slope, or the inputs are not images of classes.
+    """
+    section, dataset = _image_section(selection)
+    models = selection.models(section)
+    sloped = [model for model in models if SLOPE_ARRAYS[0] in model.arrays]
+    if not sloped:
+        raise ConfigError("the values of no model have a slope")
+    best = best_rows([model.row for model in sloped], section.metric, (*_OF_SLOPES, *Protocol.model_fields))
+    shown = [model for model in sloped if any(model.row is row for row in best)]
+    others = "models whose values have no slope" if len(sloped) < len(models) else ""
+    selection.leave_out(others, "other ranks, powers and protocols" if len(shown) < len(sloped) else "")
+    grids = [_slopes_grid(model, model.title(section.metric), dataset) for model in shown]
+    return draw_tile_grids(grids, [_SLOPES_NOTE, _SLOPES_SCALE, section.title])
+
+
+def _slopes_grid(model: Model, title: str, dataset: Dataset) -> TileGrid:
+    """Return a tile for each of the first keys, sorted by class, with the slope for each class below it."""
+    keys, slopes = dataset.scaling.invert(model.keys), _slopes(model.arrays)
+    active, shape, tiles = active_pixels(dataset.train.inputs), _image_shape(dataset), []
+    for key in key_order(model.values)[:_SLOPES]:
+        own, label = slopes[key], int(model.values[key].argmax())
+        limit = scale_limit(own[:, active].ravel())
+        picture = Picture(keys[key].reshape(shape), class_colour(label), limit=scale_limit(keys[key][active]))
+        rows = (Picture(row.reshape(shape), width=0.6, limit=limit) for row in own)
+        tiles.append(Tile((picture, *rows), (Words(dataset.class_names[label], class_colour(label), 8.5, True),)))
+    subtitle = f"the first {_SLOPES} of {len(keys)} keys" if len(keys) > _SLOPES else ""
+    return TileGrid(tiles, _SLOPES, shape[0] / shape[1], 0.25, title, subtitle, ("key", *dataset.class_names))
+
+
+def _slopes(arrays: Mapping[str, Keys]) -> Keys:
+    """Return A (prototypes, classes, features) with a mean of 0 over classes."""
+    inputs, outputs = (arrays[name] for name in SLOPE_ARRAYS)
+    slopes = np.einsum("rpo,rpf->pof", outputs, inputs)
+    return np.asarray(slopes - slopes.mean(1, keepdims=True), np.float32)

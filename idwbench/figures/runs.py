@@ -25,7 +25,7 @@ from idwbench.runs.dataset_base import DatasetConfig
 if TYPE_CHECKING:
     from idwbench.results.store import Results
 
-__all__ = ["Keys", "Model", "Selection", "best_rows", "first_run", "measured_label", "row_labels"]
+__all__ = ["Keys", "Model", "Selection", "best_rows", "first_run", "key_order", "measured_label", "row_labels"]
 
 _FEW = 3
 _BASELINES = ("baseline", "scikit_learn")
@@ -183,6 +183,11 @@ class Selection:
             raise ConfigError(problem, location=("plugin",), hint="load that version")
         self.leave_out(problem if names else "")
         return rows
+
+
+def key_order(values: NDArray[np.floating]) -> NDArray[np.intp]:
+    """Return the indices of prototypes sorted by the argmax of their values (stable)."""
+    return np.argsort(np.argmax(values, axis=1), kind="stable")
 
 
 def best_rows(chosen_from: list[Row], metric: str, axes: Sequence[str]) -> list[Row]:

@@ -18,10 +18,9 @@ from idwbench.data.columns import Columns
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.errors import IdwbenchError
-from idwbench.figures.keys import key_order
 from idwbench.figures.patches import PatchPanel, collect_patches, draw_patch
 from idwbench.figures.plane import PlanePicture, draw_plane, plane_extent
-from idwbench.figures.runs import Keys, Model, Selection
+from idwbench.figures.runs import Keys, Model, Selection, key_order
 from idwbench.figures.style import percent_label
 from idwbench.models.neighbours import several_nearest
 from idwbench.page.charts import bar_chart, plane_chart, round_number

@@ -11,8 +11,9 @@ from matplotlib.collections import PathCollection
 from matplotlib.patches import Rectangle
 
 from idwbench.errors import ConfigError
-from idwbench.figures.keys import draw_keys, key_order
+from idwbench.figures.keys import draw_keys
 from idwbench.figures.plane import GRID, plane_extent, plane_picture
+from idwbench.figures.runs import key_order
 from idwbench.figures.style import class_colour
 from idwbench.models.networks import initial_network
 from idwbench.runs.config import run_config
