@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from idwbench.attention.records import ParameterValue
 from idwbench.attention.scores import get_method
+from idwbench.attention.slopes import SLOPE_ARRAYS
 from idwbench.data.dataset import Dataset, Scaling
 from idwbench.data.files import checked_rows, read_npz
 from idwbench.data.folder import resolve_files
@@ -88,7 +89,7 @@ def import_prototypes(
             ``keys``), and ``values``, ``labels`` and ``class_names`` if any, of which nothing is unpickled; or a fitted
             object with ``cluster_centers_`` (k-means), ``centroids_`` with ``classes_`` (nearest centroid), or
             ``prototypes_`` with ``values_``, ``method_`` and ``parameters_`` (the estimators of this library, with
-            their patches). What is given as another argument replaces what the file or object has.
+            their patches and slopes). What is given as another argument replaces what the file or object has.
         values: (prototypes, classes), what each prototype adds to the logits for its weight, or the targets of a
             regression (prototypes, outputs) in their own units.
         labels: (prototypes,), in place of values: the names of classes or, if these are not integers, numbers from 0.
@@ -114,13 +115,17 @@ def import_prototypes(
     try:
         source, arrays = _object_arrays(prototypes) if file is None else _file_arrays(file)
         given = _checked({**arrays, **replacing})
-        settings = {"prototypes": len(given.prototypes), **_method(prototypes, method, parameters)}
+        slopes: dict[str, NDArray[np.float32]] = getattr(prototypes, "slopes_", {})
+        rank = {"slope_rank": len(slopes[SLOPE_ARRAYS[0]])} if slopes else {}
+        settings = {"prototypes": len(given.prototypes), **_method(prototypes, method, parameters), **rank}
+        is_patched = hasattr(prototypes, "patches_")
+        if replacing and (is_patched or slopes):
+            what = f"a patched {source['imported_from']}" if is_patched else "values with a slope"
+            raise ModelFileError(f"{next(iter(replacing))}: cannot be replaced in {what}")
         config, data = _dataset(given, dataset, settings, data_dir)
-        model = _model(given, source, config, data, scaled)
-        if not hasattr(prototypes, "patches_"):
+        model = _model(given, slopes, source, config, data, scaled)
+        if not is_patched:
             return model
-        if replacing:
-            raise ModelFileError(f"{next(iter(replacing))}: cannot be replaced in a patched {source['imported_from']}")
         return _with_patches(model, prototypes.patches_, given.class_names, scaled)
     except ModelFileError as error:
         raise ModelFileError(error.problem, hint=error.hint, file=file) from None
@@ -212,8 +217,6 @@ def _method(content: Any, method: str | None, parameters: Mapping[str, Any]) -> 
         if not (hasattr(content, "method_") and hasattr(content, "parameters_")):
             hint = "give the arrays and the method, if it is one of this library"
             raise ModelFileError(f"{model} has prototypes_ but no method_ and parameters_", hint=hint)
-        if hasattr(content, "slopes_"):
-            raise ModelFileError(f"{model} has values with a slope, which are not imported", hint="train it as a run")
         if np.any(getattr(content, "intercept_", 0)):
             raise ModelFileError(f"{model} adds intercept_ to its sums, which a model of prototypes cannot")
         name, own = content.method_, dict(content.parameters_)
@@ -244,7 +247,12 @@ def _dataset(
 
 
 def _model(
-    given: _Given, source: Mapping[str, str], config: RunConfig, data: Dataset | None, scaled: bool
+    given: _Given,
+    slopes: Mapping[str, NDArray[np.float32]],
+    source: Mapping[str, str],
+    config: RunConfig,
+    data: Dataset | None,
+    scaled: bool,
 ) -> SavedModel:
     from idwbench.results.provenance import package_versions  # which imports the database
 
@@ -253,6 +261,12 @@ def _model(
     values, class_names = _values(given, data, keys)
     assert isinstance(config.model, PrototypesConfig)
     arrays = {"keys": keys, "values": values}
+    if slopes:
+        inputs, outputs = (np.asarray(slopes[name], np.float64) for name in SLOPE_ARRAYS)
+        if given.class_names is not None:
+            outputs = outputs[..., [given.class_names.index(name) for name in class_names]]
+        parts = inputs * (1.0 if scaled else scaling.std), outputs
+        arrays |= {name: np.array(part, np.float32, order="C") for name, part in zip(SLOPE_ARRAYS, parts, strict=True)}
     network = PrototypeNetwork.of(config.model.method_record, config.model.parameters, arrays)
     versions = package_versions()
     return SavedModel(

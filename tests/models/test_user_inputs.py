@@ -199,7 +199,9 @@ def test_an_imported_model_is_saved_read_and_patched(tmp_path):
     assert own_data(again, None) == (None, reason)
 
 
-@pytest.mark.parametrize("settings", [{"method": "cosine", "parameters": {"temperature": 0.1}}, {"method": "fc_relu"}])
+@pytest.mark.parametrize(
+    "settings", [{"method": "cosine", "parameters": {"temperature": 0.1}}, {"method": "fc_relu"}, {"slope_rank": 1}]
+)
 def test_an_estimator_of_the_library_keeps_its_method_and_parameters(settings, moons):
     raw = moons.scaling.invert(moons.train.inputs)
     labels = np.array(moons.class_names)[moons.train.labels]  # upper, lower: not in ascending order
@@ -210,6 +212,19 @@ def test_an_estimator_of_the_library_keeps_its_method_and_parameters(settings, m
     assert import_prototypes(fitted, method=fitted.method_, **fitted.parameters_).config == model.config
     expected = fitted.predict(moons.test.inputs) == np.array(moons.class_names)[moons.test.labels]
     assert (with_data.class_names, with_data.metrics["test"]["accuracy"]) == (moons.class_names, expected.mean())
+
+
+def test_an_estimator_keeps_the_slopes_of_its_values_in_the_units_of_the_data():
+    generator = np.random.default_rng(0)
+    names, x = ["virginica", "versicolor", "setosa"], generator.normal(size=4)
+    slopes = {"slope_inputs": generator.normal(size=(2, 3, 4)), "slope_outputs": generator.normal(size=(2, 3, 3))}
+    fitted = PrototypeClassifier.from_prototypes(np.eye(3, 4), np.eye(3), sorted(names), slopes=slopes)
+    model = import_prototypes(fitted, dataset="iris")
+    columns = [fitted.classes_.tolist().index(name) for name in model.class_names]
+    expected = fitted.explain(x)
+    values = expected.values[np.argsort(expected.prototypes)][:, columns]
+    np.testing.assert_allclose(model.values_at(model.scale(x)), values, rtol=1e-5)
+    assert model.config.model.slope_rank == 2 and (model.scaling.std != 1).any()
 
 
 def test_an_estimator_keeps_its_patches(moons, tmp_path):
@@ -236,6 +251,8 @@ def test_an_estimator_keeps_its_patches(moons, tmp_path):
 
 
 REGRESSOR = PrototypeRegressor.from_prototypes(KEYS, [1.0, 2.0, 3.0], power=4)
+SLOPES = {"slope_inputs": np.ones((1, 3, 2)), "slope_outputs": np.ones((1, 3, 1))}
+SLOPED = PrototypeRegressor.from_prototypes(KEYS, [1.0, 2.0, 3.0], slopes=SLOPES)
 WITH_INTERCEPT = PrototypeRegressor.from_prototypes(KEYS, [1.0, 2.0, 3.0], method="fc_relu", intercept=1.0)
 
 
@@ -251,6 +268,7 @@ REFUSED = [
     (FLOWERS, {"values": np.eye(2), **TWO_OF_THREE}, "values: expected 3 columns, the classes, got 2"),
     (REGRESSOR, {"method": "neg_dist"}, "method: expected 'idw', that of the PrototypeRegressor, got 'neg_dist'"),
     (REGRESSOR, {"power": 2}, "power: expected 4.0, that of the PrototypeRegressor, got 2"),
+    (SLOPED, {"values": [1.0, 2.0, 3.0]}, "values: cannot be replaced in values with a slope"),
     (WITH_INTERCEPT, {}, "PrototypeRegressor adds intercept_ to its sums, which a model of prototypes cannot"),
     (KernelRegressor().fit(KEYS, KEYS[:, 0]), {}, "KernelRegressor has prototypes_ but no method_ and parameters_"),
     (KEYS[0], LABELS, r"prototypes has shape \(2,\); expected \(prototypes, features\) or"),
