@@ -60,7 +60,7 @@ def test_prototypes_are_imported_with_the_accuracies_on_their_data_and_exported(
     assert facts == {"output": "centres.onnx", "format": "onnx", "bytes": (tmp_path / "centres.onnx").stat().st_size}
 
 
-def test_a_run_and_its_file_have_the_same_card_and_export(run, folder):
+def test_a_run_and_its_file_have_the_same_card_and_export_and_a_card_lists_patches(run, folder):
     key = load_model(folder / "model.pt").config.run_key
     assert run(f"export {key[:10]} -o of_run.py --db models.db").exit_code == 0
     assert run("export model.pt -o of_file.py").exit_code == 0
@@ -70,15 +70,11 @@ def test_a_run_and_its_file_have_the_same_card_and_export(run, folder):
     lines = dict(line.split("  ", 1) for line in run("card model.pt").stdout.splitlines())
     assert lines["run key"].strip() == key
     assert lines["test metrics"].strip() == f"accuracy {card['metrics']['test']['accuracy']:.6g}"
-
-
-def test_a_card_lists_patches_with_their_labels_radii_and_certificates(run, folder):
-    assert run("patch model.pt --x 0.0,1.0 --label lower --radius 0.25 -o patched.pt").exit_code == 0
-    [record] = json.loads(run("card patched.pt --json").stdout)["patches"]
-    certified, reach = (f"{record[name]:.4g}" for name in ("certified_radius", "reach"))
-    lines = dict(line.split("  ", 1) for line in run("card patched.pt").stdout.splitlines())
-    assert lines["patches"].strip() == "1"
-    assert lines["patch 1"].strip() == f"0.0,1.0 -> lower, radius 0.25, certified {certified}, reach {reach}"
+    first, _ = json.loads(run("card 2.pt --json").stdout)["patches"]
+    shown = ", ".join(f"{name.split('_')[0]} {first[name]:.4g}" for name in ("radius", "certified_radius", "reach"))
+    lines = dict(line.split("  ", 1) for line in run("card 2.pt").stdout.splitlines())
+    assert lines["patches"].strip() == "2" and lines["patch 1"].strip().endswith(f", {shown}")
+    assert lines["patch 1"].strip().startswith("0,1 -> ")
 
 
 def test_the_report_and_the_card_of_a_regression_have_the_target_in_its_own_units(run, tmp_path, monkeypatch):
