@@ -62,20 +62,7 @@ def patching():
     Path("patches.csv").write_text(rows.text, encoding="utf-8")
 
 
-def own_text():
-    Path("my.txt").write_text("A fox saw a crow with a piece of cheese.\n" * 60, encoding="utf-8")
-
-
-def own_table():
-    Path("penguins.csv").write_bytes((ROOT / "tests/assets/penguins.csv").read_bytes())
-
-
-PREPARED = {
-    "docs/language_models.md": own_text,
-    "docs/own_table.md": own_table,
-    "docs/patching.md": patching,
-    "docs/tutorial.md": tutorial,
-}
+PREPARED = {"docs/patching.md": patching, "docs/tutorial.md": tutorial}
 
 
 @pytest.mark.parametrize("page", PARAMETERS)
@@ -87,6 +74,8 @@ def test_the_blocks_of_the_page_run_in_order(page, tmp_path, monkeypatch, capsys
     names = {"__name__": "docs"}
     printed = []
     PREPARED.get(page, lambda: None)()
+    for name, source in SPECIAL["files"].get(page, {}).items():
+        Path(name).write_bytes((ROOT / source).read_bytes())
     for settings in SPECIAL["sweeps"].get(page, ()):
         sweep(**settings)
     capsys.readouterr()
