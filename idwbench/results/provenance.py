@@ -62,12 +62,9 @@ def checkout_of(package: Path = _PACKAGE) -> dict[str, str | bool | int] | None:
         return None
     if not status:
         return {"commit": commit.strip(), "dirty": False}
-    checkout: dict[str, str | bool | int] = {
-        "commit": commit.strip(),
-        "dirty": True,
-        "changed_files": len(status.splitlines()),
-    }
-    return checkout if (diff := _diff_sha256(package)) is None else {**checkout, "diff": diff}
+    facts: dict[str, str | bool | int] = {"commit": commit.strip(), "dirty": True}
+    facts["changed_files"] = len(status.splitlines())
+    return facts if (diff := _diff_sha256(package)) is None else {**facts, "diff": diff}
 
 
 def _diff_sha256(package: Path) -> str | None:

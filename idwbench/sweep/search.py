@@ -64,7 +64,6 @@ class _Search:
     Attributes:
         plan: The runs of all trials so far, by key.
         registered: The keys of the runs in the stored plan of the sweep.
-        first: The run of the first seed of each trial that has ended, by its number.
     """
 
     def __init__(
@@ -76,7 +75,6 @@ class _Search:
         is_stored = spec.name in self.results.names()[0]
         runs = self.results.find_runs(sweep=spec.name, metrics=()) if is_stored else []
         self.registered = {run.run_key for run in runs}
-        self.first: dict[int, RunConfig] = {}
         self.is_announced = False
 
     def ask(self) -> tuple[optuna.trial.Trial, list[RunConfig]]:
@@ -125,8 +123,9 @@ class _Search:
         """Tell the sampler the value of a trial, which has none if one of its runs has no result."""
         from optuna.trial import TrialState
 
-        self.first[asked.number] = runs[0].config
-        value = math.nan
+        config, value = runs[0].config, math.nan
+        searched = (setting_label(name, getattr(config.protocol, name)) for name in self.spec.searched_protocol)
+        asked.set_user_attr("label", " · ".join([config.model.label, *searched]))
         if all(run.state == "complete" for run in runs):
             value = fmean(_metric(run, self.sampler.metric) for run in runs)
         if math.isfinite(value):
@@ -140,10 +139,8 @@ class _Search:
         if all(trial.value is None for trial in trials):
             return
         best, metric = self.study.best_trial, METRICS[sampler.metric]
-        config = self.first[best.number]
         number = f"{100 * best.values[0]:.2f} %" if metric.percent else f"{best.values[0]:.4g}"
-        searched = (setting_label(name, getattr(config.protocol, name)) for name in self.spec.searched_protocol)
-        words = f"{sampler.objective.replace('_', ' ')} {number} with {' · '.join([config.model.label, *searched])}"
+        words = f"{sampler.objective.replace('_', ' ')} {number} with {best.user_attrs['label']}"
         self.runner.observer.note(f"trial {len(trials)} of {sampler.trials}: best {words}")
 
 

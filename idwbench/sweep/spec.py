@@ -3,7 +3,6 @@
 import io
 import os
 from collections.abc import Mapping
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import as_file, files
@@ -101,11 +100,12 @@ def read_sweep(path: Path, changes: Mapping[str, Any] | None = None) -> SweepSpe
         SpecError: the file is not valid; the message has file, line, column and key.
         ConfigError: a change is not valid, or nothing has its name; `location` is ``changes``.
     """
-    spec = _read(read_yaml(path), path)
+    source = read_yaml(path)
+    spec = _read(source, path)
     if not changes:
         return spec
     try:
-        text = _changed_source(read_yaml(path).content, changes)
+        text = _changed_source(source.content, changes)
         return _read(read_yaml(path, text.encode()), path)
     except ConfigError as error:
         problem = ": ".join(filter(None, (dotted(error.location), error.problem)))
@@ -154,8 +154,8 @@ def plan(spec: SweepSpec) -> tuple[RunConfig, ...]:
     return tuple(run for group in runs.values() for run in group)
 
 
-def _changed_source(content: Any, changes: Mapping[str, Any]) -> str:
-    """Return the text of a sweep file with other values: what the stored sweep has as its source.
+def _changed_source(content: dict[str, Any], changes: Mapping[str, Any]) -> str:
+    """Change the content of a valid sweep file, and return its text: what the stored sweep has as its source.
 
     A change is named by a key of the file, by an axis of the grid, which is changed in the blocks that
     have it, by another setting of the protocol, or by a setting of a mapping in the file, as ``dataset.noise``.
@@ -163,26 +163,25 @@ def _changed_source(content: Any, changes: Mapping[str, Any]) -> str:
     Raises:
         ConfigError: nothing in the file has that name, or a setting is named of what is no mapping.
     """
-    keys, changed = _SweepFile.model_fields, deepcopy(content) if isinstance(content, dict) else {}
-    blocks = changed.get("grid")
-    blocks = [block for block in (blocks if isinstance(blocks, list) else [blocks]) if isinstance(block, dict)]
+    keys, grid = _SweepFile.model_fields, content["grid"]
+    blocks = grid if isinstance(grid, list) else [grid]
     for name, value in changes.items():
         having = [block for block in blocks if name in block]
         part, _, setting = name.partition(".")
         if name in keys:
-            changed[name] = value
+            content[name] = value
         elif having:
             for block in having:
                 block[name] = value
         elif name in Protocol.model_fields:
-            changed["protocol"] = {**(changed.get("protocol") or {}), name: value}
+            content["protocol"] = {**(content.get("protocol") or {}), name: value}
         elif part in keys and setting:
-            changed[part] = _mapping(part, changed.get(part)) | {setting: value}
+            content[part] = _mapping(part, content.get(part)) | {setting: value}
         else:
             known = [*keys, *Protocol.model_fields, *(axis for block in blocks for axis in block)]
             raise ConfigError(f"nothing in the sweep is called '{name}'", hint=did_you_mean(name, known))
     stream = io.StringIO()
-    YAML(typ="safe", pure=True).dump(changed, stream)
+    YAML(typ="safe", pure=True).dump(content, stream)
     return stream.getvalue()
 
 
