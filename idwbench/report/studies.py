@@ -20,18 +20,10 @@ from idwbench.report.labels import constants_title, count_label, varying_setting
 from idwbench.report.references import DUAL_FORM_NOTE, SHARES, published_values
 from idwbench.report.statistics import Statistic
 from idwbench.report.tables import Column, Line, Table, line_columns, line_records, statistic_values
+from idwbench.runs import metrics
 from idwbench.runs.datasets import DATASETS, PartsConfig
 from idwbench.runs.kinds.memory_study import MemoryStudyConfig
 from idwbench.runs.kinds.mlp import MlpConfig
-from idwbench.runs.metrics import (
-    ANSWERED_SPLITS,
-    ATTENDED_PLACES,
-    FORGETTING_MEASURES,
-    FORGETTING_WAYS,
-    METRICS,
-    PATCH_MEASURES,
-    PATCH_WAYS,
-)
 
 __all__ = ["TOGETHER", "WAY_LABELS", "Compared", "compared_models", "dual_form", "memory_tables", "repair_tables"]
 
@@ -81,8 +73,8 @@ def compared_models(runs: Runs) -> list[Compared]:
     table = run_table(runs)
     is_compared = table.config.map(lambda config: getattr(config.model, "compare", False)).astype(bool)
     table = table[is_compared & (table.state == "complete")]
-    together = (f"{name}{TOGETHER}" for name in PATCH_MEASURES)
-    known = _measured(table, (*PATCH_MEASURES, "relative_radius", *together, "patched"))
+    together = (f"{name}{TOGETHER}" for name in metrics.PATCH_MEASURES)
+    known = _measured(table, (*metrics.PATCH_MEASURES, "relative_radius", *together, "patched"))
     return [(row, known[row.number]) for row in rows(table, "patched")]
 
 
@@ -94,10 +86,10 @@ def repair_tables(runs: Runs) -> tuple[Table, ...]:
 def _repair_table(model: Compared, suffix: str) -> Table:
     row, statistics = model
     words = "in one network" if suffix else "one at a time"
-    measures = PATCH_MEASURES if suffix else (*PATCH_MEASURES, "relative_radius")
+    measures = metrics.PATCH_MEASURES if suffix else (*metrics.PATCH_MEASURES, "relative_radius")
     lines = [
         Line(row, {"mended": words, "way": way}, {name: statistics[f"{name}{suffix}"].get(way) for name in measures})
-        for way in PATCH_WAYS
+        for way in metrics.PATCH_WAYS
         if way in statistics[f"success{suffix}"]
     ]
     columns = [Column("way", "way", [WAY_LABELS[line.facts["way"]] for line in lines])]
@@ -113,17 +105,16 @@ def _repair_table(model: Compared, suffix: str) -> Table:
 
 def _texts(measure: str, known: list[Statistic | None]) -> list[str]:
     """Return means with their spread, in few digits: nine columns stand side by side."""
-    form, factor = (".1f", 100) if METRICS[measure].percent else (".3g", 1)
+    form, factor = (".1f", 100) if metrics.METRICS[measure].percent else (".3g", 1)
     numbers = [[] if one is None else [one.mean, *([] if one.std is None else [one.std])] for one in known]
     return [" ± ".join(f"{factor * number:{form}}" for number in own) or tables.MISSING for own in numbers]
 
 
 # Studies of memories
 
+_WORDS = ("accuracy on it", "on the rest", "other answers", "total variation")
 _MEMORY_LABELS = {
-    **dict(
-        zip(FORGETTING_MEASURES, ("accuracy on it", "on the rest", "other answers", "total variation"), strict=True)
-    ),
+    **dict(zip(metrics.FORGETTING_MEASURES, _WORDS, strict=True)),
     "whole": "as trained",
     "masked_last": "masked in the last layer",
     "ascended": "an epoch of ascent on it",
@@ -169,11 +160,11 @@ def memory_tables(runs: Runs) -> tuple[Table, ...]:
 
 def _forgetting_table(studies: Sequence[Row], table: pandas.DataFrame) -> Table:
     """Return a table with a row for each mask and way to forget what it names."""
-    known = _measured(table, FORGETTING_MEASURES)
+    known = _measured(table, metrics.FORGETTING_MEASURES)
     lines = [
         Line(row, {"network": way}, {name: by_way.get(way) for name, by_way in known[row.number].items()})
         for row in studies
-        for way in FORGETTING_WAYS
+        for way in metrics.FORGETTING_WAYS
         if way in row.statistics
     ]
     columns = line_columns(lines, ("dataset", "mask"), _MEMORY_LABELS)
@@ -236,7 +227,7 @@ _LABELS = {
     **dict(zip(SHARES, ("target if wrong", "output if wrong", "both if right"), strict=True)),
     **{"accuracy": "test accuracy", "accuracy_before": "before the second"},
     **{"part": "test inputs", "wrong_inputs": "wrong", "answered_inputs": "number"},
-    **dict(zip(ATTENDED_PLACES, [f"{one}{there}" for there in ("", " there") for one in _PLACES], strict=True)),
+    **dict(zip(metrics.ATTENDED_PLACES, [f"{one}{there}" for there in ("", " there") for one in _PLACES], strict=True)),
 }
 _ABOUT_SHARES = (
     "target if wrong, output if wrong: of the test inputs with a wrong answer, whose number is under wrong; both if "
@@ -315,11 +306,11 @@ def _places(line: _Network) -> Iterator[Line]:
     """Yield where each layer attends, for each part of the test data and for right and wrong answers."""
     counts, dataset = line.splits.get("answered_inputs", {}), line.row.config.dataset
     for number, layer in enumerate(line.layers):
-        for split in (split for split in ANSWERED_SPLITS if split in counts):
+        for split in (split for split in metrics.ANSWERED_SPLITS if split in counts):
             assert isinstance(dataset, PartsConfig)
             answers, _, part = split.partition("_")
             places: dict[str, Statistic | None] = {"answered_inputs": counts[split]}
-            for place in ATTENDED_PLACES:
+            for place in metrics.ATTENDED_PLACES:
                 is_target = answers == "right" and place.endswith("answer")  # the answer has no place of its own
                 places[place] = None if is_target else line.splits.get(f"{place}_{number}", {}).get(split)
             yield Line(line.row, {"layer": layer, "part": dataset.of[int(part) - 1], "answers": answers}, places)

@@ -12,23 +12,14 @@ from typing import Any
 
 import pandas
 
-from idwbench.report import frame, tables
+from idwbench.report import frame, labels, tables
 from idwbench.report.frame import Row, Runs, rows
-from idwbench.report.labels import (
-    count_label,
-    dataset_words,
-    metric_label,
-    ordered_parameters,
-    range_label,
-    setting_labels,
-    sortable,
-)
 from idwbench.report.references import SOURCES, find_reference, reference_notes
 from idwbench.report.statistics import Statistic, compare, present_splits, rounded, with_intervals
 from idwbench.report.tables import Column, RowColumn, Table
 from idwbench.runs.config import RunConfig
 from idwbench.runs.dataset_base import DatasetConfig
-from idwbench.runs.datasets import DATASETS, dataset_identity
+from idwbench.runs.datasets import DATASETS
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.metrics import METRICS, UNKNOWN_METRIC
 from idwbench.runs.protocol import DEFAULT_PROTOCOLS, Protocol
@@ -81,8 +72,8 @@ class Section:
 
     def has_data(self, dataset: DatasetConfig) -> bool:
         """Return whether the statistics are about runs on this data set."""
-        changes = {"seed": dataset.seed} if self.data_seeds else {}
-        return dataset_identity(self.config.dataset.model_copy(update=changes)) == dataset_identity(dataset)
+        without = ("path", "seed") if self.data_seeds else ("path",)
+        return self.config.dataset.identity(*without) == dataset.identity(*without)
 
 
 def summarise(runs: Runs, metric: str | None = None, *, intervals: bool = False) -> tuple[Section, ...]:
@@ -119,12 +110,13 @@ def summarise(runs: Runs, metric: str | None = None, *, intervals: bool = False)
             n_lacking += int(((group.state == "complete") & ~group.kind_lacks_metric).sum())
     firsts = [group.iloc[0] for _, group in groups]
     datasets = [run.config.dataset.model_copy(update={"seed": 0} if run.data_seeds else {}) for run in firsts]
-    words = dataset_words([run.dataset for run in firsts], datasets)
+    words = labels.dataset_words([run.dataset for run in firsts], datasets)
     sections = [
         _section(" · ".join(own), *group, intervals=intervals) for own, group in zip(words, groups, strict=True)
     ]
     if sections and n_lacking:
-        note = f"{count_label(n_lacking, 'complete run')} of other tables without the metric '{metric}'; not shown."
+        lacking = labels.count_label(n_lacking, "complete run")
+        note = f"{lacking} of other tables without the metric '{metric}'; not shown."
         sections[-1] = replace(sections[-1], notes=(*sections[-1].notes, note))
     return tuple(sections)
 
@@ -132,7 +124,7 @@ def summarise(runs: Runs, metric: str | None = None, *, intervals: bool = False)
 def _section(data: str, metric: str, table: pandas.DataFrame, *, intervals: bool) -> Section:
     """Return the section of some runs on one data set."""
     config: RunConfig = table.config[table.data_seed.idxmin()]
-    protocol = " · ".join(setting_labels(config.protocol).values())
+    protocol = " · ".join(labels.setting_labels(config.protocol).values())
     ordered = rows(table[table.is_shown], metric)
     statistics, tests = compare([(row.model.prototypes, row.statistics) for row in ordered], metric)
     if intervals:
@@ -156,11 +148,11 @@ def _order(config: RunConfig, label: str, data_seeds: Sequence[int]) -> tuple[ob
     own = protocol == DEFAULT_PROTOCOLS[dataset.name]
     settings = {name: value for name, value in dataset if name != "path"}
     settings |= {"seed": min(data_seeds)} if data_seeds else {}
-    first = {"prototypes": model.prototypes, "method": model.method, **ordered_parameters(model)}
+    first = {"prototypes": model.prototypes, "method": model.method, **labels.ordered_parameters(model)}
     others = {name: value for name, value in model if name not in first and name != "parameters"}
     return (
-        *([*DATASETS].index(dataset.name), label, sortable(settings), not own),
-        *(sortable(dict(protocol)), sortable(first), sortable(others), dataset.seed),
+        *([*DATASETS].index(dataset.name), label, labels.sortable(settings), not own),
+        *(labels.sortable(dict(protocol)), labels.sortable(first), labels.sortable(others), dataset.seed),
     )
 
 
@@ -206,7 +198,7 @@ def _records(section: Section) -> list[dict[str, Any]]:
             **{name: value for name, value in row.model if name != "kind"},
             **tables.row_record(row, section.metric),
         }
-        record["parameters"] = ordered_parameters(row.model)
+        record["parameters"] = labels.ordered_parameters(row.model)
         for source, fact, _ in _PUBLISHED:
             reference = fact(row) if section.metric == "accuracy" else None
             record[f"{source}_test"], record[f"{source}_n"] = reference or (None, None)
@@ -247,14 +239,14 @@ def by_dataset(sections: Sequence[Section], split: str | None = None) -> tuple[T
         parts[-1].append(Column("rank", "mean rank", _ranks([*measured.values()], metric), numeric=True))
     shown = [*models.values()]
     protocols = {section.protocol for section in sections}
-    title = " · ".join([count_label(len(sections), "data set"), *(protocols if len(protocols) == 1 else [])])
+    title = " · ".join([labels.count_label(len(sections), "data set"), *(protocols if len(protocols) == 1 else [])])
     seeds = {row.n for row in every if row.n}
     has_spread = max(seeds, default=1) > 1
-    over = f", mean ± sample standard deviation over {range_label(seeds)} seeds" if has_spread else ""
+    over = f", mean ± sample standard deviation over {labels.range_label(seeds)} seeds" if has_spread else ""
     made, first = [], tables.model_columns(shown)
     for part in parts:
         marks = f"{tables.MARKED}best mean of the data set" if any(any(column.best) for column in part) else ""
-        about = f"Metric: {metric_label(metric)} on the split {split}{over}{marks}."
+        about = f"Metric: {labels.metric_label(metric)} on the split {split}{over}{marks}."
         groups = tuple(row.model.prototypes > 0 for row in shown)
         made.append(Table(title, (*first, *part), groups, about))
     made[-1] = replace(made[-1], notes=_notes_by_dataset(sections, headers, tests))
