@@ -251,23 +251,19 @@ def test_engines_begin_at_the_same_prototypes(dataset, initialisation):
             np.testing.assert_allclose(result.arrays[name], array, rtol=0, atol=2e-30)
 
 
+@pytest.mark.parametrize("words", ["zero", "random"])
 @pytest.mark.parametrize("initialisation", ["default", "samples", "kaiming"])
-def test_initial_values_replace_those_of_the_initialisation_and_leave_its_keys(initialisation):
-    def initial(values):
-        config = prototypes_run(
-            LARGE, initialisation=initialisation, initial_values=values, epochs=1, learning_rate=1e-30
-        )
-        generator = np.random.default_rng(config.seed)
-        return initial_prototypes(config.model, LARGE, LARGE.moments, generator), by_both(config, LARGE)
-
-    (keys, values), _ = initial("default")
-    for words in ("zero", "random"):
-        (same_keys, others), results = initial(words)
-        np.testing.assert_array_equal(same_keys, keys)
-        assert others.shape == values.shape and np.abs(others).max() <= (6 / others.shape[1]) ** 0.5
-        assert (others == 0).all() if words == "zero" else np.abs(others).min() > 0 and len(np.unique(others)) > 5
-        for result in results:
-            np.testing.assert_allclose(result.arrays["values"], others, rtol=0, atol=1e-27)  # a rate for each step
+def test_initial_values_replace_those_of_the_initialisation_and_leave_its_keys(initialisation, words):
+    begun, settings = [], {"initialisation": initialisation, "epochs": 1, "learning_rate": 1e-30}
+    for way in ("default", words):
+        config = prototypes_run(LARGE, initial_values=way, **settings)
+        begun.append(initial_prototypes(config.model, LARGE, LARGE.moments, np.random.default_rng(config.seed)))
+    (keys, values), (same_keys, others) = begun
+    np.testing.assert_array_equal(same_keys, keys)
+    assert others.shape == values.shape and np.abs(others).max() <= (6 / others.shape[1]) ** 0.5
+    assert (others == 0).all() if words == "zero" else np.abs(others).min() > 0 and len(np.unique(others)) > 5
+    for result in by_both(config, LARGE):
+        np.testing.assert_allclose(result.arrays["values"], others, rtol=0, atol=1e-27)  # a rate for each step
 
 
 POWERS = [0.5, 1.0, 2.0, 64.0]
