@@ -153,17 +153,13 @@ def test_splits_of_blobs_have_the_same_centres_and_holdouts_of_regressions_no_no
 # Lookups: random tables and noisy queries
 
 
-def test_tables_and_queries_have_the_declared_moments_and_each_seed_and_holdout_its_own():
-    config = LookupConfig(items=2000, dimensions=20, queries=4000, noise=0.3, mean=2.0, std=1.5)
-    table = draw_table(config, 5)
-    queries = draw_queries(config, 5, table)
-    noise = queries.inputs - table.keys[queries.items]
-    for numbers, mean, std in ((table.keys, 2, 1.5), (table.values, 0, 1), (noise, 0, 0.3)):
-        n = numbers.size
-        assert abs(numbers.mean() - mean) < 5 * std / np.sqrt(n)
-        assert abs(numbers.std() - std) < 5 * std / np.sqrt(2 * n)
-    assert abs(np.corrcoef(table.keys.ravel(), table.values.ravel())[0, 1]) < 5 / np.sqrt(table.keys.size)
-    assert queries.items.tolist() == [*range(2000)] * 2  # in turn
+def test_values_are_independent_of_keys_queries_ask_in_turn_and_each_seed_and_holdout_has_its_own_table():
+    table = draw_table(LookupConfig(items=2000, dimensions=20), 5)
+    n = table.values.size  # the moments of keys and noise are those that the variance of scores needs
+    assert abs(table.values.mean()) < 5 / np.sqrt(n) and abs(table.values.std() - 1) < 5 / np.sqrt(2 * n)
+    assert abs(np.corrcoef(table.keys.ravel(), table.values.ravel())[0, 1]) < 5 / np.sqrt(n)
+    asked = LookupConfig(items=3, dimensions=2, queries=7)
+    assert draw_queries(asked, 5, draw_table(asked, 5)).items.tolist() == [0, 1, 2, 0, 1, 2, 0]
     with pytest.raises(DatasetError, match=r"^queries: the data set lookup needs .* of memory"):
         load("lookup", queries=2**31 - 1)
     config, larger = LookupConfig(items=4, dimensions=3), LookupConfig(items=9, dimensions=3)
