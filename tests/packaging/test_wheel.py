@@ -2,10 +2,13 @@
 
 The wheel is built from the source archive and installed in a new environment. The other packages are those of the
 environment of the tests, behind the installed one on the path. A new environment has no compiled kernels: the demo runs
-a small sweep that needs none; at full size (``make torture``) it trains the shipped one with the fused engine.
+a small sweep that needs none; at full size (``make torture``) it trains the shipped one with the fused engine, and the
+pages on the first hour with a table, a score or a notebook are run, which tests/docs runs without the wheel.
 """
 
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,6 +21,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+FIRST_HOURS = ("own_table.md", "own_score.md", "notebooks.md")
 COPIED = ("idwbench", "sweeps", "benchmarks", "examples")  # of which the last two are left out
 SWEEP = "name: small\ndataset: two_moons\nseeds: 2\ngrid: {kind: kernel_regression, kernel: gaussian}\n"
 # Nothing of the repository is on the path of the new environments.
@@ -75,6 +79,26 @@ def test_the_demo_runs_in_an_empty_folder_without_the_repository(built, tmp_path
     if name == "two_moons":
         succeeds([program, "figure", "moons", "--table", name, "-o", "moons.png"], folder)
         assert (folder / "moons.png").stat().st_size > 10_000
+        for page in FIRST_HOURS:
+            run_page((ROOT / "docs" / page).read_text(encoding="utf-8"), program, tmp_path / page)
+
+
+def run_page(text, program, folder):
+    """Run the blocks of a page in order in an empty folder: files are saved, and the Python blocks are one program."""
+    folder.mkdir()
+    shutil.copyfile(ROOT / "tests/assets/penguins.csv", folder / "penguins.csv")
+    code = ""
+    for language, block in re.findall(r"^```(\w+)\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE):
+        named = re.match(r"(?:# (\w+\.\w+)|name: (\w+))\n", block)
+        if named:
+            (folder / (named[1] or f"{named[2]}.yaml")).write_text(block, encoding="utf-8")
+        elif language == "python":
+            code += block
+        elif language in ("sh", "console"):
+            lines = [line.removeprefix("$ ") for line in block.splitlines() if language == "sh" or line[:2] == "$ "]
+            for line in lines:
+                succeeds([program, *shlex.split(line, comments=True)[1:]], folder)
+    succeeds([program.with_name("python"), "-c", code], folder)
 
 
 def test_the_packages_hold_the_sources_and_the_sweeps_and_neither_tests_nor_results(built):
