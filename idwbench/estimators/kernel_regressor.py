@@ -38,6 +38,8 @@ class KernelRegressor(MemoryRegressor):
             cross-validation. ``shepard`` has none and ignores it.
         power: p > 0 of ``shepard``, or ``loo``.
         epsilon: ε ≥ 0 of ``shepard``; with 0, an input that equals training inputs gets the mean of their targets.
+        order: 1 for local linear regression: the value at x of the plane that fits the training data best under the
+            weights, see `idwbench.models.local_linear`.
         fallback: Prediction for an input without neighbours, whose weights are all 0: ``nearest``, the mean target of
             the nearest training inputs, ``mean``, that of all, or ``nan``.
 
@@ -63,6 +65,7 @@ class KernelRegressor(MemoryRegressor):
     power: float | str = 2.0
     epsilon: float = 0.0
     fallback: str = "nearest"
+    order: int = 0
 
     weights_: Floats | None = field(init=False)
     parameters_: dict[str, float] = field(init=False)
@@ -101,7 +104,8 @@ class KernelRegressor(MemoryRegressor):
         if "loo" in parameters.values():
             rows = merged(rows, len(rows.inputs)) or rows  # the search depends on the order of rows
         weights = None if rows.weights is None else rows.weights.astype(rows.inputs.dtype)
-        return KernelRegression.of(self.kernel, parameters, np.array(rows.inputs), np.array(rows.targets), weights)
+        arrays = np.array(rows.inputs), np.array(rows.targets), weights
+        return KernelRegression.of(self.kernel, parameters, *arrays, order=plain(self.order))
 
     def predict(self, X: Any) -> Floats:
         """Return estimates (n,) or (n, outputs), in the shape of the targets, for inputs (n, features)."""
@@ -137,7 +141,7 @@ class KernelRegressor(MemoryRegressor):
     def _memory(self) -> KernelRegression:
         check_is_fitted(self, "prototypes_")
         return KernelRegression(
-            get_kernel(self.kernel), self.parameters_, self.prototypes_, self.values_, self.weights_
+            get_kernel(self.kernel), self.parameters_, self.prototypes_, self.values_, self.weights_, self.order
         )
 
     def _nearest_weights(self, queries: Floats) -> Floats:

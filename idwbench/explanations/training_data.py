@@ -71,7 +71,8 @@ def _regression(config: RunConfig, metrics: Metrics, dataset: Dataset) -> Kernel
         name: metrics.get(("train", name), value) if isinstance(value, str) else value
         for name, value in model.parameters.items()
     }
-    return KernelRegression.of(model.kernel, parameters, dataset.train.inputs, training_values(dataset))
+    values = training_values(dataset)
+    return KernelRegression.of(model.kernel, parameters, dataset.train.inputs, values, order=model.order)
 
 
 def _estimates(regression: KernelRegression, inputs: Inputs) -> NDArray[np.floating]:

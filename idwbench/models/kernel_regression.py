@@ -21,6 +21,7 @@ from idwbench.attention.kernels import KERNELS, Kernel, get_kernel
 from idwbench.attention.records import ParameterValue
 from idwbench.data.dataset import TrainingData
 from idwbench.errors import ConfigError, NoNeighboursWarning
+from idwbench.models.local_linear import LARGEST_FEATURES, linear_weights
 from idwbench.models.neighbours import SquaredDistances
 
 __all__ = [
@@ -52,6 +53,7 @@ class KernelRegression:
         keys: (keys, features), float32 or float64, which is the type of all results.
         values: (keys, outputs), of the same type.
         row_weights: Factors (keys,) of the weights of the keys, of the same type; None for equal factors.
+        order: 0 for the weighted mean of the values, 1 for local linear regression.
     """
 
     kernel: Kernel
@@ -59,6 +61,7 @@ class KernelRegression:
     keys: Array
     values: Array
     row_weights: Array | None = None
+    order: int = 0
 
     @classmethod
     def of(
@@ -68,20 +71,26 @@ class KernelRegression:
         keys: Array,
         values: Array,
         row_weights: Array | None = None,
+        order: int = 0,
     ) -> KernelRegression:
         """Return the regression with parameters that are numbers or rules, see `idwbench.attention.kernels`.
 
         Raises:
-            ConfigError: unknown kernel, or the keys allow no such choice.
+            ConfigError: unknown kernel or order, the keys allow no such choice, or have too many features for a slope.
         """
         chosen = get_kernel(kernel)
+        if order not in (0, 1):
+            raise ConfigError(f"expected 0 or 1, got {order!r}", location=("order",))
+        if order and keys.shape[1] > LARGEST_FEATURES:
+            problem = f"local linear regression takes at most {LARGEST_FEATURES} features, got {keys.shape[1]}"
+            raise ConfigError(problem, location=("order",))
         numbers = {name: value for name, value in parameters.items() if not isinstance(value, str)}
         rules = set(parameters.values()) - set(numbers.values())
         if "scott" in rules:
             numbers["bandwidth"] = scott_bandwidth(keys, chosen, row_weights)
         elif "loo" in rules:
-            numbers = {**leave_one_out_parameters(keys, values, chosen, numbers, row_weights)}
-        return cls(chosen, numbers, keys, values, row_weights)
+            numbers = {**leave_one_out_parameters(keys, values, chosen, numbers, row_weights, order)}
+        return cls(chosen, numbers, keys, values, row_weights, order)
 
     @cached_property
     def _distances(self) -> SquaredDistances:
@@ -89,6 +98,8 @@ class KernelRegression:
 
     def predict(self, queries: Array) -> Array:
         """Return the estimates (queries, outputs); NaN for a query without neighbours, whose weights are all 0."""
+        if self.order:
+            return np.asarray(self.weights(queries) @ self.values)
         sums = np.concatenate([self.values, np.ones((len(self.values), 1), self.values.dtype)], axis=1)
         if self.row_weights is not None:
             sums *= self.row_weights[:, None]
@@ -105,12 +116,14 @@ class KernelRegression:
             yield rows, self.kernel.weights(sq_dist, self.parameters)
 
     def weights(self, queries: Array) -> Array:
-        """Return the normalised weights (queries, keys); NaN for a query without neighbours."""
+        """Return the weights (queries, keys), which sum to 1; NaN for a query without neighbours."""
         shares = np.empty((len(queries), len(self.keys)), self.keys.dtype)
         for rows, weights in self._weights(queries):
             shares[rows] = weights
         if self.row_weights is not None:
             shares *= self.row_weights
+        if self.order:
+            return linear_weights(shares, queries, self.keys).astype(self.keys.dtype)
         with np.errstate(invalid="ignore"):
             return np.asarray(shares / shares.sum(1, keepdims=True))
 
@@ -131,8 +144,9 @@ def kernel_regression(
     *,
     power: float | str = 2.0,
     epsilon: float = 0.0,
+    order: int = 0,
 ) -> ArrayOrTensor:
-    """Return Σ_j K(‖q − k_j‖) v_j / Σ_j K(‖q − k_j‖) for each query, without gradient.
+    """Return Σ_j K(‖q − k_j‖) v_j / Σ_j K(‖q − k_j‖) for each query, without gradient; or a local linear regression.
 
     The computation is in float32 if all arguments are, otherwise in float64, in chunks of bounded memory.
 
@@ -146,6 +160,9 @@ def kernel_regression(
             cross-validation, see `leave_one_out_parameters`. ``shepard`` has none and ignores it.
         power: p > 0 of ``shepard``, or ``loo``.
         epsilon: ε ≥ 0 of ``shepard``; with 0, a query that equals keys gets the mean of their values.
+        order: 1 for local linear regression: the value at q of the plane with the smallest squared errors under the
+            weights K, see `idwbench.models.local_linear`. It has no bias at the boundary of the data, where all
+            neighbours lie on one side.
 
     Returns:
         (queries,) or (queries, outputs), an array, or a tensor on the device of `queries`. A query without neighbours,
@@ -155,7 +172,8 @@ def kernel_regression(
         ConfigError: unknown kernel, a parameter out of range, or arrays that do not fit or are not finite.
     """
     arrays = _arrays(queries, keys, values)
-    memory = KernelRegression.of(kernel, _parameters(kernel, bandwidth, power, epsilon), *arrays[1:])
+    parameters = _parameters(kernel, bandwidth, power, epsilon)
+    memory = KernelRegression.of(kernel, parameters, *arrays[1:], order=order)
     estimates: ArrayOrTensor = _answer(queries, memory.predict(arrays[0]))
     return estimates if _array(values).ndim == 2 else estimates[:, 0]  # type: ignore[index]
 
@@ -168,6 +186,7 @@ def kernel_weights(
     *,
     power: float | str = 2.0,
     epsilon: float = 0.0,
+    order: int = 0,
 ) -> ArrayOrTensor:
     """Return the normalised weights (queries, keys) of `kernel_regression`, whose arguments it has but ``loo``.
 
@@ -179,7 +198,8 @@ def kernel_weights(
         if value == "loo":
             raise ConfigError("leave-one-out needs values", location=(name,))
     arrays = _arrays(queries, keys, np.zeros(len(keys), np.float32))  # type: ignore[arg-type]
-    weights: ArrayOrTensor = _answer(queries, KernelRegression.of(kernel, parameters, *arrays[1:]).weights(arrays[0]))
+    memory = KernelRegression.of(kernel, parameters, *arrays[1:], order=order)
+    weights: ArrayOrTensor = _answer(queries, memory.weights(arrays[0]))
     return weights
 
 
@@ -279,6 +299,7 @@ def leave_one_out_errors(
     kernel: Kernel,
     candidates: Sequence[Mapping[str, float]],
     row_weights: Array | None = None,
+    order: int = 0,
 ) -> NDArray[np.float64]:
     """Return the mean squared error of the values (keys, outputs), each predicted from all others, by candidate.
 
@@ -300,6 +321,13 @@ def leave_one_out_errors(
         sq_dist[alone - rows.start, alone] = np.inf
         for index, parameters in enumerate(candidates):
             pair_weights = kernel.weights(sq_dist, parameters)
+            if order:
+                factors = pair_weights * weights
+                factors[own - rows.start, own] -= np.where(is_left_out[own], 0.0, pair_weights[own - rows.start, own])
+                pair_weights = linear_weights(factors, keys[rows], keys)
+                predicted = np.where(np.isnan(pair_weights[:, :1]), mean, pair_weights @ values)
+                errors[index] += float((((predicted - values[rows]) ** 2) * weights[rows, None]).sum())
+                continue
             other_sums = (pair_weights @ sums).astype(np.float64)
             if len(alone) < len(own):
                 other_sums -= np.where(is_left_out[own], 0.0, pair_weights[own - rows.start, own])[:, None] * ones[rows]
@@ -315,6 +343,7 @@ def leave_one_out_parameters(
     kernel: Kernel,
     others: Mapping[str, float] | None = None,
     row_weights: Array | None = None,
+    order: int = 0,
 ) -> dict[str, float]:
     """Return the parameters with the smallest of the `leave_one_out_errors`: a bandwidth, or the power of `shepard`.
 
@@ -333,7 +362,7 @@ def leave_one_out_parameters(
 
     def best(numbers: NDArray[np.float64]) -> int:
         candidates = [{**(others or {}), name: float(number)} for number in numbers]
-        return int(leave_one_out_errors(keys, values, kernel, candidates, row_weights).argmin())
+        return int(leave_one_out_errors(keys, values, kernel, candidates, row_weights, order).argmin())
 
     coarse = np.geomspace(smallest, largest, _COARSE)
     place = best(coarse)

@@ -45,7 +45,7 @@ def _fit_kernel_regression(config: RunConfig, dataset: Dataset, context: Context
     model = config.model
     assert isinstance(model, KernelRegressionConfig)
     values = training_values(dataset)
-    memory = KernelRegression.of(model.kernel, model.parameters, dataset.train.inputs, values)
+    memory = KernelRegression.of(model.kernel, model.parameters, dataset.train.inputs, values, order=model.order)
     # The prediction without neighbours: class frequencies, or the mean target.
     mean = values.mean(0, dtype=np.float64).astype(np.float32)
     chosen = [name for name, value in model.parameters.items() if isinstance(value, str)]

@@ -11,6 +11,7 @@ from scipy.integrate import quad
 from scipy.spatial.distance import cdist
 from scipy.special import gamma
 from scipy.stats import gaussian_kde
+from sklearn.linear_model import LinearRegression
 
 import idwbench
 from idwbench.attention.kernels import KERNELS
@@ -195,3 +196,64 @@ def test_the_gaussian_of_a_query_far_from_all_keys_is_right(far, features, dtype
     weights = np.exp(-(differences - differences.min(1, keepdims=True)) / (2 * bandwidth**2))
     answers = idwbench.kernel_regression(queries, keys, values, "gaussian", bandwidth)
     np.testing.assert_allclose(answers, weights @ values / weights.sum(1, keepdims=True), rtol=1e-5, atol=1e-6)
+
+
+# Local linear regression
+
+
+@pytest.mark.parametrize(("kernel", "given"), [("gaussian", {"bandwidth": 0.7}), ("epanechnikov", {"bandwidth": 2.5})])
+def test_local_linear_regression_is_a_weighted_least_squares_fit_at_each_query(kernel, given):
+    queries, keys, values = data(n=60, features=2)
+    found = idwbench.kernel_regression(queries, keys, values, kernel, order=1, **given)
+    weights = plain_weights(kernel, cdist(queries, keys), **given)
+    fits = [LinearRegression().fit(keys, values, own) for own in weights]
+    expected = [fit.predict(query[None])[0] for fit, query in zip(fits, queries, strict=True)]
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+    shares = kernel_weights(queries, keys, kernel, order=1, **given)
+    np.testing.assert_allclose(shares.sum(1), 1, rtol=1e-12)
+    np.testing.assert_allclose(shares @ values, found, rtol=1e-12, atol=1e-12)
+    assert (shares < 0).any()
+
+
+def test_a_plane_is_met_exactly_also_beyond_the_data_where_means_are_biased():
+    generator = np.random.default_rng(0)
+    keys = generator.uniform(size=(50, 3)) ** 2
+    values = keys @ [1.0, -2.0, 3.0] + 4
+    queries = np.array([[0.0, 0.0, 0.0], [1.2, 1.2, 1.2]])
+    expected = queries @ [1.0, -2.0, 3.0] + 4
+    found = idwbench.kernel_regression(queries, keys, values, bandwidth=0.3, order=1)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    assert (np.abs(idwbench.kernel_regression(queries, keys, values, bandwidth=0.3) - expected) > 0.1).all()
+
+
+def test_no_slope_goes_where_the_neighbours_have_no_spread_and_no_neighbours_are_nan():
+    keys = np.array([[0.0, 5.0], [1.0, 5.0], [2.0, 5.0], [9.0, 0.0]])
+    values = np.array([0.0, 1.0, 2.0, 7.0])
+    queries = np.array([[0.5, 5.9], [9.5, 0.0], [-9.0, -9.0]])
+    with pytest.warns(NoNeighboursWarning, match="1 of 3"):
+        found = idwbench.kernel_regression(queries, keys, values, "boxcar", 3.0, order=1)
+    np.testing.assert_allclose(found, [0.5, 7.0, np.nan], rtol=1e-9)
+
+
+def test_leave_one_out_of_local_planes_is_that_of_leaving_each_copy_out():
+    _, keys, values = data(n=12, features=2)
+    copies = np.array([1.0, 2.0, 3.0, *[1.0] * 9])
+    found = leave_one_out_errors(keys, values, KERNELS["gaussian"], [{"bandwidth": 0.8}], copies, 1)
+    repeated = np.repeat(np.arange(12), copies.astype(int))
+    left = [np.delete(repeated, place) for place in range(len(repeated))]
+    errors = [
+        idwbench.kernel_regression(keys[[own]], keys[rest], values[rest], bandwidth=0.8, order=1)[0] - values[own]
+        for own, rest in zip(repeated, left, strict=True)
+    ]
+    np.testing.assert_allclose(found, np.mean(np.square(errors)), rtol=1e-9)
+    best = leave_one_out_parameters(keys, values, KERNELS["gaussian"], order=1)["bandwidth"]
+    near = [{"bandwidth": best * factor} for factor in (0.8, 1.0, 1.25)]
+    assert leave_one_out_errors(keys, values, KERNELS["gaussian"], near, order=1).argmin() == 1
+
+
+@pytest.mark.parametrize(("order", "features"), [(2, 1), (1, 257)])
+def test_an_order_that_cannot_be_is_one_line(order, features):
+    with pytest.raises(
+        ConfigError, match=r"^order: (expected 0 or 1, got 2|local linear regression takes at most 256)"
+    ):
+        idwbench.kernel_regression(np.zeros((1, features)), np.eye(3, features), np.zeros(3), order=order)

@@ -8,6 +8,7 @@ from idwbench.attention.kernels import KERNELS, get_kernel
 from idwbench.attention.records import ParameterValue, parameters_label
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.runs.kinds.base import ModelSettings, NoPlugin, NoPrototypes
+from idwbench.runs.settings import added_in_0_2
 
 __all__ = ["KernelRegressionConfig"]
 
@@ -25,6 +26,7 @@ class KernelRegressionConfig(NoPrototypes, NoPlugin, ModelSettings):
     kind: Literal["kernel_regression"] = "kernel_regression"
     kernel: str
     parameters: dict[str, ParameterValue]
+    order: Literal[0, 1] = added_in_0_2(0, description="0: weighted means of values; 1: local linear regression.")
 
     @property
     def method(self) -> str:
@@ -38,8 +40,9 @@ class KernelRegressionConfig(NoPrototypes, NoPlugin, ModelSettings):
 
     @property
     def parameters_label(self) -> str:
-        """Label of the parameters in tables: ``h=0.5``, ``h=loo`` or ``p=2, ε=0``."""
-        return parameters_label(get_kernel(self.kernel), self.parameters)
+        """Label of the parameters in tables: ``h=0.5``, ``h=loo``, ``p=2, ε=0`` or ``h=loo, order 1``."""
+        words = [parameters_label(get_kernel(self.kernel), self.parameters), "order 1" if self.order else ""]
+        return ", ".join(filter(None, words))
 
     @classmethod
     def completed(cls, fields: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
