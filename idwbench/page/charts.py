@@ -46,18 +46,13 @@ def curves_part(results: Results, runs: Sequence[StoredRun], left_out: Sequence[
     except ConfigError:
         return None
     panels: list[Panels] = []
-    heading = ""
+    heading, known = "", set[Legend]()
     for row in rows:
-        is_new = bool(row.heading) or not panels
-        heading = row.heading or heading
+        if row.heading:
+            heading, known = row.heading, set()
         found = _panels(row, heading)
-        if is_new:
-            panels.append(found)
-        elif len(found.charts) == len(panels[-1].charts) == 1:
-            panels[-1] = _side_by_side(panels[-1], found, heading)
-        else:
-            same = found.legend == panels[-1].legend
-            panels.append(found._replace(legend=()) if same else found)
+        panels.append(found._replace(legend=tuple(entry for entry in found.legend if entry not in known)))
+        known.update(found.legend)
     return Part("curves", notes=sentences([*left_out, *selection.left_out]), panels=tuple(panels))
 
 
@@ -76,16 +71,6 @@ def heat_maps_part(results: Results, runs: Sequence[StoredRun], left_out: Sequen
     )
     notes = sentences([*left_out, *selection.left_out])
     return Part("heat-maps", notes=notes, panels=(Panels(source, charts),))
-
-
-def _side_by_side(first: Panels, second: Panels, heading: str) -> Panels:
-    """Return two panels as one row, each under the name of its metric."""
-    charts = tuple(
-        chart._replace(title=" · ".join(filter(None, (panels.title.removesuffix(f" · {heading}"), chart.title))))
-        for panels in (first, second)
-        for chart in panels.charts
-    )
-    return Panels(heading, charts, tuple(dict.fromkeys((*first.legend, *second.legend))))
 
 
 def _panels(row: PanelRow, heading: str) -> Panels:
