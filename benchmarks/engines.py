@@ -57,12 +57,12 @@ def steps(mnist: Dataset) -> None:
         row(method, *ratios, *(f"{times.seconds(place) / 500 * 1e6:.1f}" for place in range(3)), must)
 
 
-def _steps(dataset: Dataset, method: str, batch: int, n_prototypes: int, rounds: int) -> Times:
+def _steps(dataset: Dataset, method: str, batch: int, n_prototypes: int, rounds: int, slope_rank: int = 0) -> Times:
     """Return the time of an epoch with a test of one input: fused, plain loop, torch engine with one run.
 
     It is the first of two: after the last a run computes its outputs for the training data.
     """
-    config = run(dataset, method, n_prototypes, epochs=2, batch_size=batch)
+    config = run(dataset, method, n_prototypes, epochs=2, batch_size=batch, slope_rank=slope_rank)
     moments = feature_moments(dataset.train.inputs)
     kernel_run, plain = KernelRun(config, dataset, moments), PlainLoop(config, dataset, moments)
     eager = TorchStack([config], dataset, dataset.moments, resolve_device("cpu"))
@@ -209,12 +209,15 @@ def shapes(mnist: Dataset) -> None:
             for n_prototypes in (20, 200, 2000):
                 ratios = [_ratios(method, batch, n_prototypes, n_features) for batch in BATCHES]
                 row(method, str(n_features), str(n_prototypes), *ratios)
+    for n_prototypes in (10, 100):
+        ratios = [_ratios("idw", batch, n_prototypes, 784, slope_rank=8) for batch in BATCHES]
+        row("idw, slopes of rank 8", "784", str(n_prototypes), *ratios)
 
 
-def _ratios(method: str, batch: int, n_prototypes: int, n_features: int) -> str:
-    n_steps = int(np.clip(3e8 / (batch * n_prototypes * n_features), 2, 100))
+def _ratios(method: str, batch: int, n_prototypes: int, n_features: int, slope_rank: int = 0) -> str:
+    n_steps = int(np.clip(3e8 / (batch * n_prototypes * n_features * (1 + slope_rank)), 2, 100))
     dataset = cut(blobs(batch * n_steps, n_features), batch * n_steps)
-    times = _steps(dataset, method, batch, n_prototypes, rounds=3)
+    times = _steps(dataset, method, batch, n_prototypes, 3, slope_rank)
     return f"{times.ratio(1, 0):.3g} ({times.ratio(2, 0):.3g})"
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from idwbench.data.dataset import Dataset, FeatureMoments
-from idwbench.models.initialisation import initial_prototypes
+from idwbench.models.initialisation import initial_prototypes, initial_slopes
 from idwbench.runs.config import RunConfig
 
 __all__ = ["PlainLoop"]
@@ -32,10 +32,15 @@ class PlainLoop:
     def __init__(self, config: RunConfig, dataset: Dataset, moments: FeatureMoments) -> None:
         self.score = SCORES[config.model.method]
         self.weigh = torch.relu if config.model.method == "fc_relu" else lambda scores: scores.softmax(1)
-        arrays = initial_prototypes(config.model, dataset, moments, np.random.default_rng(config.seed))
+        generator = np.random.default_rng(config.seed)
+        arrays = initial_prototypes(config.model, dataset, moments, generator)
         self.keys, self.values = (torch.from_numpy(array).requires_grad_() for array in arrays)
+        slopes = initial_slopes(config.model, dataset, generator)
+        self.slopes = [torch.from_numpy(array).requires_grad_() for array in slopes.values()]
         protocol = config.protocol
-        self.optimizer = torch.optim.Adam([self.keys, self.values], lr=protocol.learning_rate, amsgrad=True)
+        self.optimizer = torch.optim.Adam(
+            [self.keys, self.values, *self.slopes], lr=protocol.learning_rate, amsgrad=True
+        )
         self.schedule = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimizer, T_max=protocol.epochs)
         self.batch_size = protocol.batch_size
         self.inputs, self.labels = torch.from_numpy(dataset.train.inputs), torch.from_numpy(dataset.train.labels)
@@ -44,13 +49,21 @@ class PlainLoop:
             torch.from_numpy(dataset.test.labels),
         )
 
+    def logits(self, inputs: Tensor) -> Tensor:
+        """Return Σ_j a_j v_j, of values with a slope Σ_j a_j (v_j + U_j W_j (x − k_j))."""
+        weights = self.weigh(self.score(inputs, self.keys))
+        if not self.slopes:
+            return weights @ self.values
+        factors, outputs = self.slopes  # (rank, prototypes, features), (rank, prototypes, classes)
+        heights = inputs @ factors.flatten(0, 1).T - (factors * self.keys).sum(-1).flatten()
+        return weights @ self.values + (weights.repeat(1, len(factors)) * heights) @ outputs.flatten(0, 1)
+
     def train(self, n_steps: int) -> float:
         """Take some steps in a random order and return their mean loss."""
         total = 0.0
         order = torch.randperm(len(self.inputs))[: n_steps * self.batch_size]
         for batch in order.split(self.batch_size):
-            logits = self.weigh(self.score(self.inputs[batch], self.keys)) @ self.values
-            loss = functional.cross_entropy(logits, self.labels[batch])
+            loss = functional.cross_entropy(self.logits(self.inputs[batch]), self.labels[batch])
             self.optimizer.zero_grad()
             loss.backward()
             self.optimizer.step()
@@ -60,8 +73,7 @@ class PlainLoop:
     @torch.no_grad()
     def test(self) -> float:
         """Return the test accuracy."""
-        logits = self.weigh(self.score(self.test_inputs, self.keys)) @ self.values
-        return float((logits.argmax(1) == self.test_labels).float().mean())
+        return float((self.logits(self.test_inputs).argmax(1) == self.test_labels).float().mean())
 
     def train_epoch(self) -> None:
         """Take one step for each batch of the training data, and test."""
