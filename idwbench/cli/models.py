@@ -20,6 +20,7 @@ from idwbench.cli.options import (
     training_option,
 )
 from idwbench.cli.output import echo, echo_json, print_facts, print_model
+from idwbench.cli.progress import SweepProgress
 from idwbench.errors import ConfigError
 from idwbench.files import check_model_path, check_output
 from idwbench.machine import readable_bytes
@@ -83,8 +84,6 @@ def train(
     settings = {"method": method, "prototypes": prototypes, **settings}
 
     config = idwbench.run_config({"name": dataset, **options} if options else dataset, seed=seed, **settings)
-
-    from idwbench.cli.progress import SweepProgress
 
     with interruptible(lambda: "nothing new was stored"), SweepProgress() as progress:
         run = idwbench.train(

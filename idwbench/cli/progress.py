@@ -13,10 +13,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import idwbench
 from idwbench.cli.output import echo, print_line
 from idwbench.errors import error_summary, printable
 from idwbench.report.labels import count_label, dataset_words, setting_label, value_label
-from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
 from idwbench.runs.dataset_base import DatasetConfig
 from idwbench.runs.datasets import dataset_label
@@ -187,7 +187,7 @@ class SweepProgress(Observer, AbstractContextManager["SweepProgress"]):
         begun = {key: setting for setting in unfinished for key in setting.run_keys - setting.to_do}
         if begun:
             names = {HEADLINES[setting.config.dataset.task].name for setting in unfinished}
-            stored = Results(self.db, read_only=True).run_table(sweep=self.name, metrics=names, facts=())
+            stored = idwbench.Results(self.db, read_only=True).run_table(sweep=self.name, metrics=names, facts=())
             for place, key in enumerate(stored["run_key"]):
                 if key in begun:
                     name = HEADLINES[begun[key].config.dataset.task].name

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import idwbench
 from idwbench.cli.options import argument, option
 from idwbench.cli.output import echo, echo_json, print_line, time_label
+from idwbench.cli.progress import status_line
 from idwbench.report.labels import count_label
 from idwbench.results import DEFAULT_DATABASE
 
@@ -55,8 +56,6 @@ def watch(results: idwbench.Results, names: Sequence[str], interval: float) -> N
     """Print the progress until all runs have ended: in a terminal all of it on a cleared screen, else what changes."""
     from rich.console import Console
 
-    from idwbench.cli.progress import status_line
-
     printed: list[str] = []
     while True:
         shown = [results.sweep_progress(name) for name in names]
@@ -80,8 +79,6 @@ def _print_all(shown: Sequence[SweepProgress]) -> None:
 
 def lines_of(one: SweepProgress) -> Iterator[str]:
     """Yield the lines on a sweep: its runs, each process, and each of the last failures."""
-    from idwbench.cli.progress import status_line
-
     pace = ""
     if one.status.to_do and one.rate is not None:
         per_minute = 60 * one.rate

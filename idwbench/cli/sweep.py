@@ -15,12 +15,12 @@ import idwbench
 from idwbench.cli.interruption import interruptible
 from idwbench.cli.options import EngineName, argument, key_values, option, refuse, training_option
 from idwbench.cli.output import echo, echo_json, print_facts, print_line
+from idwbench.cli.progress import SweepProgress, run_labels, status_line
 from idwbench.errors import ConfigError, NoResultsError, OldResultsError, last_line, printable
 from idwbench.report.labels import count_label
 from idwbench.results import DEFAULT_DATABASE
 
 if TYPE_CHECKING:
-    from idwbench.cli.progress import SweepProgress
     from idwbench.results.records import StoredRun, SweepStatus
     from idwbench.runs.config import RunConfig
     from idwbench.sweep.sampler import SamplerSettings
@@ -101,7 +101,6 @@ def sweep(
         refuse("cannot be combined with --fail-fast", max_failures=max_failures)
         max_failures = 1
 
-    from idwbench.cli.progress import SweepProgress
     from idwbench.sweep.execution import RETRIED
     from idwbench.sweep.spec import read_sweep, sweep_path
 
@@ -150,8 +149,6 @@ def _done(name: str, db: str) -> str:
 
 def _print_status(progress: SweepProgress, status: SweepStatus, as_json: bool) -> None:
     """Print how many runs are in each state, and the failures."""
-    from idwbench.cli.progress import run_labels, status_line
-
     name, db = progress.name, progress.db
     if as_json:
         echo_json({"sweep": name, "db": db, **dataclasses.asdict(status)})
@@ -188,7 +185,6 @@ def print_plan(spec: SweepSpec, db: str, retried: Collection[str], as_json: bool
     if spec.sampler is not None:
         _print_space(spec, spec.sampler, as_json)
         return
-    from idwbench.cli.progress import run_labels
     from idwbench.sweep.spec import plan
 
     configs = plan(spec)

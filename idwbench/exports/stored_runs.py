@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from idwbench.errors import DatasetError, OutputError, OutputExistsError, ResultsError
-from idwbench.files import check_output, writable_folder, write_file
+from idwbench.files import check_output, write_file
 from idwbench.machine import require_package
 from idwbench.results.comparison import environment
 from idwbench.results.records import RESULT_STATES, StoredRun
@@ -281,8 +281,6 @@ def written_folder(target: Path, *, overwrite: bool) -> Iterator[Path]:
         raise OutputError("is a file, expected a folder", file=target)
     if target.exists() and not overwrite and any(target.iterdir()):
         raise OutputExistsError("exists already and is not empty", file=target)
-    if not writable_folder(parent):
-        raise OutputError(f"the folder {parent} is not writable", file=target)
     try:
         with tempfile.TemporaryDirectory(dir=parent, prefix=".idwbench-", ignore_cleanup_errors=True) as temporary:
             yield Path(temporary)
