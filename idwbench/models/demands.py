@@ -260,17 +260,14 @@ class Repairs:
         """
         records, own = [], iter(values)
         for number, (content, row) in enumerate(zip(contents, inputs, strict=False), start=1):
-            problem: PatchError | str = "it does not fit the outputs of the model"
             try:
                 record = Demand(**{"x": None, **content, "query": row})
-                if record.fits(values.shape[1], is_classification):
-                    problem = ""
-            except ValidationError as error:
-                problem = f"{error.errors()[0]['loc'][0]}: {error.errors()[0]['msg']}"
-            except PatchError as error:
-                problem = error
-            if problem:
-                raise ModelFileError(f"damaged record of patch {number}: {problem}")
+                if not record.fits(values.shape[1], is_classification):
+                    raise PatchError("it does not fit the outputs of the model")
+            except (ValidationError, PatchError) as error:
+                first = error.errors()[0] if isinstance(error, ValidationError) else None
+                problem = f"{first['loc'][0]}: {first['msg']}" if first else error
+                raise ModelFileError(f"damaged record of patch {number}: {problem}") from None
             records.append(record.model_copy(update={"value": next(own, None)} if record.has_prototype else {}))
         n_prototypes = sum(record.has_prototype for record in records)
         if len(inputs) != len(contents) or len(values) != n_prototypes:

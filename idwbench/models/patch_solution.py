@@ -80,7 +80,8 @@ def solve(base: ArrayNetwork, demands: Sequence[Demand], rows: Rows | None = Non
     while needs.any():
         problem = _Problem(base, ordered, states, needs, rows)
         own, patches = problem.solved(merge)
-        if (disturbed := _unmet(problem.met, problem.at_met(own).patched(patches))).any():
+        at_met = problem.fences[0].take(slice(None), own)
+        if (disturbed := _unmet(problem.met, at_met.patched(patches))).any():
             needs[~needs] = disturbed
             continue
         shapes = np.stack([patches.log_peaks, patches.radii, patches.steepness], axis=1).tolist()
@@ -114,7 +115,7 @@ class _Problem:
         sq_dist = squared_distances(queries, self.alone.keys.astype(np.float64))
         self.sq_dist = sq_dist[needs]
         at_demands = self._at_demands(states, needs, sq_dist, rows)
-        self.fences = [at_demands.take(~needs)]
+        self.fences = [at_demands.take(~needs)]  # first of the demands that are met, then of the training
         if not self.is_widest.any():
             return
         if rows is None:
@@ -148,10 +149,6 @@ class _Problem:
         fence = Fence(sq_dist, States(log_sum, outputs), labels, np.zeros((len(needs), 1)))
         leads = np.maximum(fence.leads(outputs).min(1), 0.0)
         return replace(fence, slack=np.where(is_wanted, leads / 2, 0.0)[:, None])
-
-    def at_met(self, own: Mask) -> Fence:
-        """Return the fence of the demands that the network meets, for the patches of `own` (n,)."""
-        return self.fences[0].take(slice(None), own)
 
     def solved(self, merge: bool) -> tuple[Mask, PatchPrototypes]:
         """Return which demands (n,) have prototypes, few if inputs of one label share them, and the patches."""
