@@ -36,8 +36,9 @@ def finish_runs(
     """
     by_key = {result.config.run_key: result for result in results}
     lease = (runs.c.state, runs.c.previous_state, runs.c.finished_at)
-    plan_runs(connection, [result.config for result in by_key.values()])
     stored = rows_by_key(connection, by_key, *lease, lock=True)
+    missing = [result.config for key, result in by_key.items() if key not in stored]
+    stored |= rows_by_key(connection, plan_runs(connection, missing), *lease, lock=True)
     ids = {
         key: row.id for key in by_key if (row := stored[key]).state not in RESULT_STATES or is_reopened(row, reopened)
     }
