@@ -82,15 +82,12 @@ def table(
         runs = select_runs(results, name, methods, prototypes, metric=metric)
         if not by_dataset and results.is_search(name):
             return Report((ranking(runs, metric, split=split, intervals=intervals),))
-    kind = "sections" if metric else tables_of(runs)
     if by_dataset:
         return Report(side_by_side(summarise(runs, metric), split))
-    if kind == "dual_form" and not intervals:
-        return Report(dual_form(runs))
-    if kind == "memory":
-        return Report(memory_tables(runs))
-    if kind == "repairs":
-        return Report(repair_tables(runs))
+    of_studies = {"memory": memory_tables, "repairs": repair_tables} | ({} if intervals else {"dual_form": dual_form})
+    kind = "sections" if metric else tables_of(runs)
+    if kind in of_studies:
+        return Report(of_studies[kind](runs))
     return Report(section_tables(summarise(runs, metric, intervals=intervals)))
 
 

@@ -1,9 +1,21 @@
-"""Each empirical claim, with runs on both sides of it and in between; and which runs its rule takes."""
+"""Each claim, with runs on both sides of it and in between; which runs its rule takes; and claims on formulas."""
 
+import re
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
 import pytest
-from cases import CASES, SEEDS, decay, study
+from cases import CASES, DISTANCES, EDGES, SEEDS, about, cell, decay, study
+from scipy.stats import spearmanr
 
+from idwbench.attention.scores import METHODS
+from idwbench.claims.formulas import EPSILON, TOLERANCE
+from idwbench.claims.idw import far_influence_ratio, rank_correlation, reach
+from idwbench.claims.methods import NEIGHBOURS, neighbour_distance, uniform_neighbour_distance
 from idwbench.claims.verdicts import CLAIMS
+from idwbench.data.loading import load_dataset
+from idwbench.runs.datasets import TwoMoonsConfig
 
 # Comparisons that stay as they are in the runs of a claim; others below are about them.
 FIXED = {11: "far influence", 14: "idw − "}
@@ -106,3 +118,152 @@ def test_tables_of_which_no_seed_has_every_number_of_items_have_no_capacity(runs
             runs.add({("test", "recall"): 1.0}, dataset={**data, "queries": 512}, seeds=[items], **settings)
     judged = runs.judge(33)
     assert (judged.verdict, judged.remarks) == ("not enough runs", ())
+
+
+@pytest.fixture(scope="module")
+def moons():
+    return load_dataset(TwoMoonsConfig()).train.inputs.astype(np.float64)
+
+
+def test_coverage_is_shown_beside_that_of_k_means_and_random_points(runs):
+    CASES["coverage of baselines"](runs, 0)
+    assert "Mean coverage with 16 prototypes: idw 0.15, kmeans 0.125, samples 0.25." in runs.judge(4).remarks
+
+
+def test_random_training_points_are_not_where_the_data_is_dense(runs, moons):
+    """They are nearer to their neighbours than uniformly random positions."""
+
+    def keys(seed):
+        return {"keys": moons[np.random.default_rng(seed).choice(len(moons), 128, replace=False)]}
+
+    for prototypes in (16, 128):
+        runs.add(seeds=range(20), arrays=keys, method="idw", prototypes=prototypes)
+    judged = runs.judge(22)
+    assert judged.verdict == "undecided"
+    at_points, at_random = map(float, re.findall(r"[\d.]+(?= from)", judged.remarks[0]))
+    assert at_points < at_random
+
+
+def test_the_measure_of_density_is_the_distance_to_the_tenth_neighbour(moons):
+    points = np.random.default_rng(3).normal(size=(7, 2))
+    distances = np.sort(np.sqrt(((points[:, None] - moons) ** 2).sum(-1)), axis=1)
+    assert neighbour_distance(points, moons) == pytest.approx(np.median(distances[:, NEIGHBOURS - 1]), abs=1e-12)
+    square = np.random.default_rng(0).uniform(size=(2000, 2))
+    assert uniform_neighbour_distance(square) == pytest.approx(np.sqrt(10 / (np.pi * 2000)), rel=0.1)
+
+
+def test_other_epsilons_are_remarks(runs):
+    CASES["two epsilons"](runs, 0)
+    assert runs.judge(17).remarks == ("Accuracy: p=1 − p=2: −9 at ε = 0.1.",)
+
+
+def test_diverged_runs_count_as_unstable_and_are_reported(runs):
+    cell(runs, about(0.99))
+    for epsilon in (0.0, 1e-6):
+        settings = {"method": "idw", "prototypes": 16, "power": 2.0, "epsilon": epsilon}
+        metrics = {("holdout", "accuracy"): lambda seed: 0.99 - 0.01 * seed}
+        runs.add(metrics, seeds=range(6), **settings).add(seeds=range(6, 10), state="diverged", **settings)
+    judged = runs.judge(21)
+    assert judged.decisive.n == 10
+    assert "at ε = 0 (4 of 10)" in judged.remarks[0]
+    assert judged.decisive.effect > 10  # points: diverged runs count with 50 %
+
+
+def test_pooling_over_epsilon_does_not_decide_what_interpretability_costs(runs):
+    """Within each ε accuracy grows with coverage; over all it falls, since ε lowers the one and raises the other."""
+    for (place, power), (step, epsilon) in product(enumerate((1, 2, 4, 8, 16)), enumerate((1e-3, 1e-2, 1e-1, 1.0))):
+        accuracy, coverage = 0.95 - 0.1 * step + 0.01 * place, 0.1 + 0.2 * step + 0.01 * place
+        cell(runs, about(accuracy, 0.001), about(coverage), float(power), epsilon)
+    for power, accuracy, agreement, coverage in ((2.0, 0.88, 0.9, 23.0), (64.0, 0.93, 0.5, 25.0)):
+        quality = {("train", "key_agreement"): agreement, ("train", "coverage"): coverage}
+        metrics = {("test", "accuracy"): accuracy, **quality}
+        runs.add(metrics, seeds=SEEDS, method="idw", prototypes=20, dataset="mnist", power=power)
+    judged = runs.judge(24)
+    assert judged.verdict == "holds"
+    assert "which mixes the effects of both: does not hold (" in judged.remarks[-1]
+
+
+def test_the_correlation_is_spearmans_and_none_with_a_constant():
+    first, second = [0.1, 0.4, 0.2, 0.9, 0.3], [0.5, 0.5, 0.1, 0.7, 0.9]
+    assert rank_correlation(first, second) == pytest.approx(spearmanr(first, second)[0])
+    assert rank_correlation([1.0, 1.0], [1.0, 2.0]) == 0
+
+
+def test_reach_and_far_influence_are_read_from_the_bins():
+    arrays = {"influence_edges": EDGES, "influence": np.tile([0.4, np.nan, 0.2, 0.1, 0.02, np.nan], (3, 1))}
+    assert reach(arrays, 0) == 0.5
+    assert far_influence_ratio(arrays, 0) == pytest.approx(0.05)
+    nothing = {"influence_edges": EDGES, "influence": np.full((3, 6), np.nan)}
+    assert [function(one, 0) for function in (reach, far_influence_ratio) for one in (nothing, {})] == [None] * 4
+
+
+def altered(name, monkeypatch, change):
+    """Register a score that is `change` of the true one."""
+    method = METHODS[name]
+
+    def score(inputs, keys, **parameters):
+        return change(method.score, inputs, keys, parameters)
+
+    monkeypatch.setitem(METHODS, name, replace(method, score=score))
+
+
+@pytest.mark.parametrize(("number", "factor"), [(6, 0.9), (7, -1), (8, 0.9), (9, 0.5)])
+def test_the_identities_and_limits_hold_for_their_score_alone(runs, number, factor, monkeypatch):
+    judged = runs.judge(number)
+    assert (judged.verdict, judged.claim.sweeps) == ("holds", ())
+    assert judged.n >= 10
+    if number == 7:  # the order of the limits is part of the verdict
+        assert any("all d < 1" in finding.label for finding in judged.findings)
+        assert "Only in this order" in judged.remarks[0]
+    if number == 9:  # a third score that reaches weight one refutes "only"
+        with monkeypatch.context() as patched:
+            altered("gaussian", patched, lambda score, inputs, keys, given: 100 * score(inputs, keys, **given))
+            assert "gaussian" in runs.judge(9).reason
+    altered("idw", monkeypatch, lambda score, inputs, keys, given: factor * score(inputs, keys, **given))
+    assert runs.judge(number).verdict == "does not hold"
+
+
+def test_the_gradient_is_judged_where_epsilon_and_distance_weigh_the_same(runs, monkeypatch):
+    judged = runs.judge(10)
+    assert judged.verdict == "holds"
+    d, expected = EPSILON**0.5, 1 / EPSILON**0.5  # 2d/(ε + d²)
+    assert judged.findings[0].effect == pytest.approx(expected)
+    assert f"d = {d:.2g}" in judged.findings[0].label
+    nearest, flat = map(float, re.search(r"from d = (\S+) to (\S+)\.", judged.remarks[0]).groups())
+    assert 2 * nearest / EPSILON == pytest.approx(0.1, rel=0.1)
+    assert 2 * flat == pytest.approx(0.1, rel=0.1)  # of neg_dist
+    for name in DISTANCES:
+        with monkeypatch.context() as patched:  # another score with the gradient of idw
+            altered(
+                name,
+                patched,
+                lambda score, inputs, keys, given: METHODS["idw"].score(inputs, keys, power=2.0, epsilon=EPSILON),
+            )
+            assert name in runs.judge(10).reason
+    altered("idw", monkeypatch, lambda score, inputs, keys, given: 0.001 * score(inputs, keys, **given))
+    assert runs.judge(10).verdict == "does not hold"
+
+
+def test_eta_as_printed_is_too_large_and_without_its_power_the_smallest(runs, monkeypatch):
+    judged = runs.judge(12)
+    assert (judged.verdict, judged.claim.kind, judged.decisive.effect) == (
+        "does not hold",
+        "by formula",
+        pytest.approx(2),
+    )
+    assert "0.1 % at p = 2 and ε = 0.001" in judged.remarks[0]
+    assert float(re.search(r"the smallest, to (\S+)\. ", judged.remarks[0]).group(1)) < TOLERANCE
+    # Weights of which the new key has none of ε^p more than the formula without it says: then it is too small.
+    altered("idw", monkeypatch, lambda score, inputs, keys, given: 1.1 * score(inputs, keys, **given))
+    assert runs.judge(12).verdict == "does not hold"
+    monkeypatch.undo()
+    monkeypatch.setattr("idwbench.claims.formulas.SMALLEST", 2.1)
+    assert runs.judge(12).verdict == "holds"
+
+
+def test_the_printed_expansion_is_a_misprint(runs):
+    judged = runs.judge(20)
+    assert judged.verdict == "does not hold"
+    assert judged.decisive.effect > 1
+    assert "with −2qᵀk the largest deviation is" in judged.remarks[0]
+    assert float(judged.remarks[0].split()[-1].rstrip(".")) < 1e-12
