@@ -124,11 +124,8 @@ def _collect_grid(selection: Selection, section: Section) -> tuple[str, dict[Pla
 
 
 def _label(model: ModelConfig) -> str:
-    words = [model.method, count_label(model.prototypes, "prototype")]
-    initialisation = getattr(model, "initialisation", "default")
-    words += [f"initialisation {initialisation}"] if initialisation != "default" else []
-    words += [f"plugin {model.plugin_sha256[:8]}"] if model.plugin_sha256 else []
-    return " · ".join(words)
+    words = [word for word in model.versioned_label.split(", ") if not word.startswith(("p=", "ε="))]
+    return " · ".join([model.method, count_label(model.prototypes, "prototype"), *words])
 
 
 def _diverged(row: Row) -> str:

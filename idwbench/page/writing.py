@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -156,8 +155,9 @@ def _html(content: PageContent) -> str:
     """Return the page with its styles, its scripts and the libraries that draw its charts."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
+    loader = PackageLoader("idwbench.page")
     environment = Environment(
-        loader=PackageLoader("idwbench.page"),
+        loader=loader,
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -181,14 +181,10 @@ def _html(content: PageContent) -> str:
         version=idwbench.__version__,
         body=body,
         data={kind: data[kind] for kind in ("chart", "table", "keys")} | {"onDark": _ON_DARK},
-        style=_asset("page.css"),
-        script=_asset("page.js"),
+        style=loader.get_source(environment, "page.css")[0],
+        script=loader.get_source(environment, "page.js")[0],
         libraries=_libraries() if data["chart"] else "",
     )
-
-
-def _asset(name: str) -> str:
-    return files("idwbench.page").joinpath("templates", name).read_text(encoding="utf-8")
 
 
 @cache
