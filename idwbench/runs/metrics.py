@@ -14,6 +14,7 @@ __all__ = [
     "ANSWERED_SPLITS",
     "ATTENDED_PLACES",
     "ATTENTION_METRICS",
+    "AT_BEST_EPOCH",
     "FORGETTING_MEASURES",
     "FORGETTING_WAYS",
     "HEADLINES",
@@ -138,12 +139,19 @@ METRICS: dict[str, MetricDefinition] = {
         *map(_share, ("same_answers", "attention_to_answer")),
         MetricDefinition("wrong_inputs", is_count=True),
         MetricDefinition("residual_share", percent=True),
+        MetricDefinition("best_epoch", has_best=False, is_count=True),
     )
 }
 # Any other, such as that of a plugin: nothing is known of it.
 UNKNOWN_METRIC = MetricDefinition("", higher_is_better=True, has_best=False)
 # The metric that curves and tables of a task show by default.
 HEADLINES: dict[Task, MetricDefinition] = {metric.task: metric for metric in reversed(METRICS.values()) if metric.task}
+AT_BEST_EPOCH = "_at_best_epoch"
+METRICS |= {
+    name: replace(metric, name=name, task=None, function=None)
+    for metric in HEADLINES.values()
+    for name in [f"{metric.name}{AT_BEST_EPOCH}"]
+}
 
 # The quality of prototypes, see `idwbench.models.neighbours`.
 QUALITY_METRICS = (

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, overload
 
 from idwbench.runs.config import RunConfig
-from idwbench.runs.metrics import Metrics
+from idwbench.runs.dataset_base import Task
+from idwbench.runs.metrics import AT_BEST_EPOCH, HEADLINES, Metrics
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Curve", "CurvePoint", "FinishedState", "RunResult"]
+__all__ = ["Curve", "CurvePoint", "FinishedState", "RunResult", "best_epoch_metrics"]
 
 FinishedState = Literal["complete", "diverged"]
 
@@ -99,3 +100,19 @@ class RunResult:
     def metric(self, name: str, split: str = "test") -> float | None:
         """Return a metric of a split, or None."""
         return self.metrics.get((split, name))
+
+
+def best_epoch_metrics(task: Task, curve: Sequence[CurvePoint]) -> dict[tuple[str, str], float]:
+    """Return the epoch with the best headline metric on the validation rows, and the metric on each split after it.
+
+    Of equal values the first epoch is the best. A curve without validation gives nothing.
+    """
+    headline = HEADLINES[task]
+    measured = [(point.values.get(("validation", headline.name)), point) for point in curve]
+    known = [(value if headline.higher_is_better else -value, point) for value, point in measured if value is not None]
+    if not known:
+        return {}
+    best = max(known, key=lambda pair: pair[0])[1]
+    name = f"{headline.name}{AT_BEST_EPOCH}"
+    found = {(split, name): value for (split, other), value in best.values.items() if other == headline.name}
+    return {("validation", "best_epoch"): float(best.epoch), **found}

@@ -26,7 +26,7 @@ from idwbench.runs.datasets import dataset_identity
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.metrics import Metrics
 from idwbench.runs.protocol import Protocol
-from idwbench.runs.results import CurvePoint, RunResult
+from idwbench.runs.results import CurvePoint, RunResult, best_epoch_metrics
 
 if TYPE_CHECKING:
     import numpy as np
@@ -143,7 +143,7 @@ def run_result(config: RunConfig, fitted: Fitted, engine: str, seconds: float, e
         config=config,
         state="complete" if complete else "diverged",
         curve=fitted.curve,
-        metrics=fitted.metrics if complete else {},
+        metrics={**fitted.metrics, **best_epoch_metrics(config.dataset.task, fitted.curve)} if complete else {},
         arrays=fitted.arrays if complete else {},
         n_parameters=fitted.n_parameters if complete else None,
         diverged_epoch=fitted.diverged_epoch,

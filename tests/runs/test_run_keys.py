@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from engine_runs import train_run
 from pydantic import ValidationError
 
+from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError
 from idwbench.runs import config
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.datasets import DATASETS, CsvConfig
 from idwbench.runs.kinds.models import MODELS
 from idwbench.runs.protocol import Protocol
-from idwbench.runs.results import Curve, CurvePoint
+from idwbench.runs.results import Curve, CurvePoint, best_epoch_metrics
 
 ASSETS = Path(__file__).parents[1] / "assets"
 # [key, data set, settings], by the version that computed the keys first.
@@ -204,3 +206,20 @@ def test_settings_of_another_version_are_checked_though_they_have_their_key():
     digest.update(canonical(content).encode())
     with pytest.raises(ValueError, match="lookahead"):
         RunConfig.stored(canonical(content), digest.hexdigest())
+
+
+def test_the_best_epoch_is_the_first_of_the_best_on_validation_with_the_metric_of_each_split():
+    def points(name, *rows):
+        pairs = [("validation", name), ("test", name), ("train", "loss")]
+        return [CurvePoint(epoch, dict(zip(pairs, row, strict=True))) for epoch, row in enumerate(rows, start=1)]
+
+    accuracies = points("accuracy", (0.5, 0.9, 1), (0.8, 0.6, 2), (0.8, 0.7, 3))
+    found = {("validation", "accuracy_at_best_epoch"): 0.8, ("test", "accuracy_at_best_epoch"): 0.6}
+    assert best_epoch_metrics("classification", accuracies) == {("validation", "best_epoch"): 2.0, **found}
+    errors = points("rmse", (0.5, 0.9, 1), (0.8, 0.6, 2))
+    assert best_epoch_metrics("regression", errors)["validation", "best_epoch"] == 1
+    assert best_epoch_metrics("classification", [CurvePoint(1, {("test", "accuracy"): 0.5})]) == {}
+    for validation in (0, 8):
+        run = run_config({"name": "two_moons", "train_per_class": 20, "validation": validation}, epochs=2)
+        metrics = train_run(run, load_dataset(run.dataset)).metrics
+        assert (("test", "accuracy_at_best_epoch") in metrics) == bool(validation)
