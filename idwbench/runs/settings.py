@@ -88,7 +88,7 @@ def _config_error(error: ValidationError, model: type[BaseModel]) -> ConfigError
     # A misspelt key is often also reported as missing; the former has a useful hint.
     errors = error.errors()
     first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
-    *parents, key = first["loc"]
+    *parents, key = first["loc"] or ("",)  # of a key that is no valid text there is no place
     # Pydantic adds the names of union members to the path.
     path = tuple(step for step in parents if isinstance(step, int) or _is_key(step))
     if first["type"] == "extra_forbidden":

@@ -216,10 +216,12 @@ def search(objective="validation_accuracy", block=RANGE, data=MOONS, n="trials: 
 
 
 TABLE = case_table("wrong_sweeps")
+NO_TEXT = "input should be a valid string, unable to parse raw data as a unicode string"
 # Of a good sweep, one text in place of another.
 CHANGED = [
     *TABLE["changed"],
     ("2.5", "1" + "0" * 400, f"8:46: grid[1].power[1]: expected a finite number, got 1{'0' * 400}"),
+    ("seeds: 3", 'seeds: 3\n"\\ud800": 1', f"1:1: {NO_TEXT}, got '\\ud800'"),
     ("2.5", "1" + "0" * 5000, f"8:46: cannot read '1{'0' * 39}'"),
     ("name: two_moons", "<<: {noise: 1}, name: two_moons", "3:11: dataset.<<: unknown key (" + TWO_MOONS + ")"),
 ]
