@@ -29,8 +29,8 @@ OPTIONS = {
         help="With --table: the number of items that hash tables recall to 99 %, by dimensions, and how fast it grows.",
     ),
     "split": option(
-        help="Split that a leaderboard is sorted by, or that --by-dataset shows: test, holdout, validation or train "
-        "(default: test)."
+        help="Split that a leaderboard is sorted by (default: validation where all rows have it, else test), or that "
+        "--by-dataset shows (default: test)."
     ),
     "top": option(rich_help_panel="Leaderboard", help="Number of rows.", min=1),
     "best_over": option(
