@@ -22,7 +22,6 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.text import Annotation, Text
-from matplotlib.ticker import FixedFormatter
 
 from idwbench.attention.scores import METHODS
 from idwbench.errors import ConfigError, did_you_mean
@@ -207,14 +206,15 @@ def render_figure(figure: Figure, suffix: str, dpi: float = 160) -> bytes:
     """
     if not (epoch := os.environ.get("SOURCE_DATE_EPOCH", "0")).strip().isdecimal():
         raise ConfigError(f"SOURCE_DATE_EPOCH: expected a whole number of seconds, got '{epoch}'")
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        labels = [label.get_text() for label in axis.get_ticklabels()]
+        cleaned = [clean_text(label) for label in labels]
+        if cleaned != labels:
+            axis.set_ticklabels(cleaned)
     for text in figure.findobj(Text):
         assert isinstance(text, Text)
         text.set_text(clean_text(text.get_text()))
         text.set_parse_math(False)
-    for axes in figure.axes:
-        for labels in (axes.xaxis.get_major_formatter(), axes.yaxis.get_major_formatter()):
-            if isinstance(labels, FixedFormatter):  # the texts of ticks are taken from it
-                labels.seq = [clean_text(label) for label in labels.seq]
     drawn = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "idwbench", "text.parse_math": False}), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)

@@ -77,7 +77,9 @@ PERCENT = Axis("accuracy in %", percent=True)
 
 def figure(text="words"):
     page, body = new_page(3, 2, ["a sentence"])
-    body.subplots().set_title(text)
+    axes = body.subplots()
+    axes.set_title(text)
+    axes.set_xticks([0], [text])
     return page
 
 
