@@ -63,7 +63,7 @@ def runs_list(
     from idwbench.results.frame import with_settings
 
     # An expression and an order may be of any column.
-    read: dict[str, Any] = {} if where or sort else {"metrics": _METRICS, "facts": _FACTS}
+    read: dict[str, Any] = {} if where or sort else {"metrics": _METRICS, "facts": _FACTS, "split": "test"}
     results = idwbench.Results(db, read_only=True)
     table = results.run_table(where=where, sweep=sweep, states=state or None, **read)
     order = sorted_runs(with_settings(table) if sort else table, sort).index

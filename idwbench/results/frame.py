@@ -37,6 +37,7 @@ def run_table(
     states: Collection[str] | None = None,
     metrics: Collection[str] | None = None,
     facts: Collection[str] = FACTS,
+    split: str | None = None,
 ) -> pandas.DataFrame:
     """Return a table with one row for each run, in the order of the sweep or of planning.
 
@@ -45,10 +46,10 @@ def run_table(
     ``(split, name)`` for each metric, and the scalar attributes of `StoredRun`.
 
     Runs are selected as by `Results.to_frame`, which raises the same errors. The names in `metrics` and `facts` become
-    columns, all metrics if None.
+    columns, all metrics if None; metrics on all splits, or on that of `split`.
     """
     of_dataset = [] if dataset is None else [runs.c.dataset == dataset]
-    columns = read_columns(connection, (*_COLUMNS, *facts), metrics, sweep=sweep, where=of_dataset)
+    columns = read_columns(connection, (*_COLUMNS, *facts), metrics, split, sweep=sweep, where=of_dataset)
     is_running = "running" in columns["state"] or any(columns["retraining"])
     stale = stale_keys(connection) if is_running else set()
     columns["stale"] = [key in stale for key in columns["run_key"]]

@@ -155,6 +155,7 @@ def read_columns(
     connection: sa.Connection,
     names: Sequence[str],
     metric_names: Collection[str] | None = None,
+    split: str | None = None,
     *,
     sweep: str | None = None,
     where: Iterable[sa.ColumnElement[bool]] = (),
@@ -168,6 +169,7 @@ def read_columns(
         connection: Within a transaction.
         names: Columns of ``runs``, with ``run_key`` and ``seed``, and ``retraining``.
         metric_names: Names of metrics; all if None.
+        split: That of the metrics; all if None.
         sweep: Name of a sweep, or None.
         where: Conditions.
 
@@ -182,7 +184,7 @@ def read_columns(
     if sweep is not None:
         query = query.join(sweep_runs, sweep_runs.c.run_id == runs.c.id).join(sweeps).where(sweeps.c.name == sweep)
     query = query.order_by(runs.c.id if sweep is None else sweep_runs.c.position)
-    pairs = _metric_pairs(connection, query, metric_names)
+    pairs = _metric_pairs(connection, query, metric_names, split)
     value = sa.select(metrics.c.value).where(metrics.c.run_id == runs.c.id)
     measures = [value.where(metrics.c.split == split, metrics.c.name == name) for split, name in pairs]
     read = [_CONFIG_TEXTS[connection.dialect.name], runs.c.run_key, *(_VALUES[name] for name in names)]
@@ -209,12 +211,13 @@ def read_columns(
 
 
 def _metric_pairs(
-    connection: sa.Connection, query: sa.Select[tuple[Any]], names: Collection[str] | None
+    connection: sa.Connection, query: sa.Select[tuple[Any]], names: Collection[str] | None, split: str | None
 ) -> list[tuple[str, str]]:
     """Return the splits and names of the metrics that runs have."""
     measured = sa.select(metrics.c.split, metrics.c.name).where(metrics.c.run_id.in_(query.order_by(None))).distinct()
     measured = measured if names is None else measured.where(metrics.c.name.in_(names))
-    return sorted(((split, name) for split, name in connection.execute(measured)), key=metric_order)
+    measured = measured if split is None else measured.where(metrics.c.split == split)
+    return sorted(((own, name) for own, name in connection.execute(measured)), key=metric_order)
 
 
 def names(connection: sa.Connection) -> tuple[list[str], list[str]]:
