@@ -79,14 +79,15 @@ def test_the_public_names_are_loaded_when_used_and_hide_no_subpackage():
         idwbench.trian  # noqa: B018
 
 
-def test_no_message_of_the_library_names_an_option_and_no_module_imports_torchvision():
+def test_no_message_of_the_library_names_an_option_and_only_one_file_prints_and_none_imports_torchvision():
     option = re.compile(r"(?<![-\w])--[a-z]")
     for path in PACKAGE.rglob("*.py"):
         if path.relative_to(PACKAGE).parts[0] != "cli":
             texts = [node.value for node in nodes(path) if isinstance(node, ast.Constant)]
             texts = [text for text in texts if isinstance(text, str) and not text.startswith("--")]
             assert not [text for text in texts if option.search(text)], path
-    assert [path for path in FILES if "import torchvision" in path.read_text(encoding="utf-8")] == []
+    for text, files in {"import torchvision": [], "typer.echo(": [PACKAGE / "cli/output.py"]}.items():
+        assert [path for path in FILES if text in path.read_text(encoding="utf-8")] == files
 
 
 # How many files a newcomer touches to add one thing: those named after the last one of its kind or mentioning it.
@@ -113,23 +114,6 @@ def mentioning(word):
 @pytest.mark.parametrize(("kind", "word", "files"), STRUCTURE["touched"])
 def test_the_files_to_touch_are_those_of_the_design_page(kind, word, files):
     assert mentioning(word) - {*STRUCTURE["published"]} == {*files}, kind
-
-
-@pytest.mark.parametrize("option", ["momentum", "weight_decay", "gradient_clip", "warmup_epochs"])
-def test_a_protocol_option_is_declared_once_and_used_by_the_engines_alone(option):
-    # A recording keeps them, and the history of keys reads them, for their coefficients.
-    # Parameters of an estimator are written out, as scikit-learn demands; one more need not be among them.
-    # A claim compares protocols.
-    of_history = {"training/module_training.py", "training/replay.py", "estimators/prototypes.py"}
-    files = {file for file in mentioning(option) if not file.startswith(("claims/", "dual/"))} - of_history
-    assert "runs/protocol.py" in files
-    assert all(file == "runs/protocol.py" or file.startswith("training/") for file in files)
-    assert len(files) <= 3
-
-
-def test_an_optimiser_is_its_name_its_step_in_torch_and_its_loop_in_the_kernels():
-    files = {file for file in mentioning("sgd") if not file.startswith(("claims/", "dual/"))} - {"training/replay.py"}
-    assert files == {"runs/protocol.py", "training/optimizers.py", "training/kernels/updates.py"}
 
 
 def test_a_command_is_a_function_and_its_name_in_the_application():

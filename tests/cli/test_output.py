@@ -22,7 +22,6 @@ from typed import SMALL_SWEEP
 from typer.testing import CliRunner
 
 import idwbench
-import idwbench.cli
 from idwbench import Results, run_config
 from idwbench.cli import main
 from idwbench.cli.app import COMMANDS, RUNS, app
@@ -120,12 +119,6 @@ def test_labels_and_names_of_files_are_printed_with_escapes(run, tmp_path):
         result = run(words)
         assert result.exit_code == 0, result.output
         assert shown in result.output and result.output.replace("\n", "").isprintable(), words
-
-
-def test_commands_print_by_the_function_that_escapes():
-    folder = Path(idwbench.cli.__file__).parent
-    others = {path.name for path in folder.glob("*.py") if "typer.echo(" in path.read_text(encoding="utf-8")}
-    assert others == {"output.py"}
 
 
 @pytest.mark.slow
