@@ -6,11 +6,15 @@ from pathlib import Path
 import numpy as np
 from ruamel.yaml import YAML
 
+ASSETS = Path(__file__).parent / "assets"
+PENGUINS = ASSETS / "penguins.csv"
+VERSION_0_1_0 = ASSETS / "0.1.0"
+
 
 @cache
 def case_table(name):
     """Return the content of a YAML file by its name without the ending."""
-    return YAML(typ="safe").load(Path(__file__).parent / "assets" / f"{name}.yaml")
+    return YAML(typ="safe").load(ASSETS / f"{name}.yaml")
 
 
 def arrays_in(given):

@@ -11,6 +11,7 @@ import pandas
 import pytest
 from matplotlib.figure import Figure
 from stored_runs import stored_run
+from sweep_specs import sweep_file
 
 import idwbench
 from idwbench.errors import ResultsError
@@ -19,13 +20,7 @@ from idwbench.report.reports import Report
 from idwbench.report.tables import Column, Table
 from idwbench.sweep.observer import NotebookBar, Observer, default_observer
 
-SWEEP = """
-name: scores
-dataset: {name: two_moons, holdout_per_class: 50}
-protocol: {epochs: 2}
-seeds: 2
-grid: {method: [idw, neg_dist], prototypes: [2, 4]}
-"""
+SWEEP = ("{name: two_moons, holdout_per_class: 50}", "{method: [idw, neg_dist], prototypes: [2, 4]}")
 
 
 class Cells:
@@ -44,8 +39,7 @@ class Cells:
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("notebook")
-    (folder / "scores.yaml").write_text(SWEEP, encoding="utf-8")
-    idwbench.run_sweep(folder / "scores.yaml", folder / "results.db")
+    idwbench.run_sweep(sweep_file(folder, *SWEEP), folder / "results.db")
     return idwbench.Results(folder / "results.db", read_only=True)
 
 
@@ -66,14 +60,14 @@ def other_label(model, x):
 
 def test_results_show_their_sweeps_tables_and_figures_as_the_command_line_does(results):
     [sweeps] = Cells(results).tables
-    assert sweeps[1] == ["scores", "8", "8", "0", "0"]
-    table = results.table("scores", methods=["idw"])
+    assert sweeps[1] == ["small", "8", "8", "0", "0"]
+    table = results.table("small", methods=["idw"])
     [shown] = Cells(table).tables
     assert [row[0] for row in shown[1:]] == ["idw", "idw"]
     assert str(table) == table.render("rich") and "| idw" in table.render("markdown")
-    board = results.leaderboard("scores", prototypes=[4]).to_frame()
+    board = results.leaderboard("small", prototypes=[4]).to_frame()
     assert sorted(board.method) == ["idw", "neg_dist"]
-    figure = results.figure("curves", "scores")
+    figure = results.figure("curves", "small")
     assert isinstance(figure, Figure)
     assert len(Cells(figure).pictures) == 1
 
@@ -137,9 +131,8 @@ def test_only_a_notebook_shows_a_bar_which_counts_the_runs_of_a_sweep(tmp_path, 
     monkeypatch.setitem(sys.modules, "ipykernel", object())
     assert type(default_observer()) is NotebookBar
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    (tmp_path / "scores.yaml").write_text(SWEEP, encoding="utf-8")
-    idwbench.run_sweep(tmp_path / "scores.yaml", tmp_path / "results.db")
-    assert "8/8" in sys.stderr.getvalue()
-    before = sys.stderr.getvalue()
-    idwbench.run_sweep(tmp_path / "scores.yaml", tmp_path / "results.db")
+    sweep = sweep_file(tmp_path, *SWEEP)
+    idwbench.run_sweep(sweep, tmp_path / "results.db")
+    assert "8/8" in (before := sys.stderr.getvalue())
+    idwbench.run_sweep(sweep, tmp_path / "results.db")
     assert sys.stderr.getvalue() == before

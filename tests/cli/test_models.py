@@ -2,11 +2,11 @@
 
 import json
 import re
-from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from case_tables import PENGUINS
 from recorded_mlp import load_made, recorded_config
 from texts import lstm_run, text_file
 from typed import assert_one_line, files
@@ -112,8 +112,7 @@ def test_prototypes_are_printed_with_their_weights_and_totals_by_class(run, fold
 
 
 def test_a_published_table_is_trained_explained_patched_and_described_by_its_columns(run, folder):
-    table = Path(__file__).parents[1] / "assets" / "penguins.csv"
-    result = run(f"train --dataset {table} --label species --drop year --epochs 20 -o birds.pt")
+    result = run(f"train --dataset {PENGUINS} --label species --drop year --epochs 20 -o birds.pt")
     assert result.exit_code == 0, result.output
     assert "penguins.csv: categories: island (3), sex (2)\n" in result.stderr
     assert "penguins.csv: 18 missing values of the training rows became the median" in result.stderr

@@ -2,14 +2,12 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
+from case_tables import VERSION_0_1_0
 from typed import files, wrong_label
 
 from idwbench.models.model_file import load_model
-
-ASSETS = Path(__file__).parents[1] / "assets" / "0.1.0"
 
 
 @pytest.fixture
@@ -88,7 +86,7 @@ def test_a_file_of_patches_holds_with_those_before(run, folder):
 
 @pytest.mark.parametrize(("name", "x", "label"), [("idw.pt", "0,1", 1), ("digits.safetensors", "digits:test:5", 1)])
 def test_a_model_of_version_0_1_0_is_patched(run, tmp_path, name, x, label):
-    before = load_model(shutil.copy(ASSETS / name, tmp_path))
+    before = load_model(shutil.copy(VERSION_0_1_0 / name, tmp_path))
     result = run(f"patch {name} --x {x} --label {label} --margin 1 -o new-{name}")
     assert result.exit_code == 0, result.output
     after = load_model(tmp_path / f"new-{name}")

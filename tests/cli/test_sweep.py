@@ -6,8 +6,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from case_tables import VERSION_0_1_0
 from engine_runs import replace_train
 from stored_runs import query, run_result
+from sweep_specs import sweep_file
 from typed import SMALL_SWEEP, files
 
 import idwbench
@@ -20,7 +22,6 @@ from idwbench.sweep.spec import plan, read_sweep
 
 DB = "results/idwbench.db"
 DATA = {"train": 30, "test": 10, "holdout": 20}
-ASSETS = Path(__file__).parents[1] / "assets" / "0.1.0"
 
 
 @pytest.fixture
@@ -78,19 +79,18 @@ def broken(inputs, keys):
 @pytest.mark.slow
 def test_failed_runs_are_reported_listed_at_the_end_and_retried_on_request(run, tmp_path):
     (tmp_path / "broken.py").write_text(PLUGIN)
-    grid = "grid: {method: [broken, odd, idw], prototypes: 2, epochs: 1}"
-    (tmp_path / "broken.yaml").write_text(f"name: broken\ndataset: two_moons\nseeds: 2\n{grid}\n")
-    result = run("sweep broken.yaml --plugin broken.py")
+    sweep_file(tmp_path, "two_moons", "{method: [broken, odd, idw], prototypes: 2}")
+    result = run("sweep small.yaml --plugin broken.py")
     assert result.exit_code == 1
     assert result.stderr.count("FAILED: ValueError: no \\x1b[31mscore") == 2
     assert result.stderr.count("Odd: <exception str() failed>\n") == 3  # when each fails, and in the table at the end
-    again = run("sweep broken.yaml --plugin broken.py")  # failures are listed as long as they are there
+    again = run("sweep small.yaml --plugin broken.py")  # failures are listed as long as they are there
     assert again.exit_code == 1
     assert "2 of 6 done, 0 to go, 4 failed" in again.stderr and "--retry failed" in again.stderr
     key = Results(DB).find_runs(methods=["broken"])[0].run_key[:12]
     [row] = [line for line in again.stderr.splitlines() if line.startswith(f"  2 runs  {key}  broken · 2 prototypes:")]
     assert "4 runs failed:" in again.stderr.splitlines() and row.endswith("s: ValueError: no \\x1b[31mscore")
-    assert "4 to go" in run("sweep broken.yaml --plugin broken.py --retry failed").stderr
+    assert "4 to go" in run("sweep small.yaml --plugin broken.py --retry failed").stderr
 
 
 def test_a_block_of_an_unknown_method_says_so_until_its_plugin_is_named(run, tmp_path, monkeypatch):
@@ -98,14 +98,12 @@ def test_a_block_of_an_unknown_method_says_so_until_its_plugin_is_named(run, tmp
     (tmp_path / "half.py").write_text(
         f"{score}def half(inputs, keys, *, share):\n    return share * (inputs @ keys.mT)\n"
     )
-    (tmp_path / "half.yaml").write_text(
-        "name: half\ndataset: two_moons\nseeds: 2\ngrid: {method: half, prototypes: 2, share: [1, 2]}\n"
-    )
-    refused = run("sweep half.yaml --dry-run")
-    place, hint = "half.yaml:4:16: grid.method", "if a plugin defines it, give its file with --plugin"
+    sweep_file(tmp_path, "two_moons", "{method: half, prototypes: 2, share: [1, 2]}")
+    refused = run("sweep small.yaml --dry-run")
+    place, hint = "small.yaml:6:14: grid[0].method", "if a plugin defines it, give its file with --plugin"
     assert (refused.exit_code, refused.stderr) == (2, f"{place}: unknown method 'half' ({hint})\n")
     monkeypatch.setenv("IDWBENCH_PLUGIN", "half.py")
-    assert "4 missing" in run("sweep half.yaml --dry-run").stderr
+    assert "4 missing" in run("sweep small.yaml --dry-run").stderr
 
 
 def test_a_sweep_stops_after_a_number_of_failures_and_the_same_command_continues(run, small_sweep, fail_seeds):
@@ -157,12 +155,12 @@ def test_a_dry_run_says_what_is_stored_plans_the_retries_and_changes_nothing(run
     result = run("sweep small.yaml --dry-run --db deep/absent.db")
     assert result.stderr == "small: 15 runs on two_moons: 15 missing\n"
     assert files(tmp_path) == {"small.yaml"}
-    copy = Path(shutil.copy(ASSETS / "idwbench.db", tmp_path / "old.db"))
+    copy = Path(shutil.copy(VERSION_0_1_0 / "idwbench.db", tmp_path / "old.db"))
     result = run("sweep small.yaml --dry-run --db old.db")
     assert sum(" unknown " in line for line in result.stdout.splitlines()) == 15
     (line,) = result.stderr.splitlines()
     assert "15 unknown; " in line and "old.db: has tables of version 0001" in line
-    assert copy.read_bytes() == (ASSETS / "idwbench.db").read_bytes()
+    assert copy.read_bytes() == (VERSION_0_1_0 / "idwbench.db").read_bytes()
     fail_seeds(1)
     small_sweep.write_text(SMALL_SWEEP.replace("seeds: 3", "seeds: 2"))
     run("sweep small.yaml")
@@ -196,18 +194,17 @@ def test_there_is_a_line_for_each_setting_with_mean_and_spread_over_all_its_seed
 
 
 def test_a_dry_run_prints_the_space_of_a_search_and_its_lines_name_the_settings_that_it_varies(run, tmp_path):
-    (tmp_path / "hunt.yaml").write_text(
-        "name: hunt\ndataset: {name: two_moons, train_per_class: 10, validation: 4}\nprotocol: {epochs: 2}\nseeds: 1\n"
-        "sampler: {optuna: random, trials: 2, objective: validation_accuracy}\n"
-        "grid: {method: idw, prototypes: 2, initialisation: [mean, samples], learning_rate: {low: 0.01, high: 0.1}}\n"
-    )
-    dry = run("sweep hunt.yaml --dry-run")
+    data = "{name: two_moons, train_per_class: 10, validation: 4}"
+    space = "{method: idw, prototypes: 2, initialisation: [mean, samples], learning_rate: {low: 0.01, high: 0.1}}"
+    sampler = "{optuna: random, trials: 2, objective: validation_accuracy}"
+    sweep_file(tmp_path, data, space, sampler=sampler, seeds="1")
+    dry = run("sweep small.yaml --dry-run")
     assert {"initialisation: mean, samples", "learning_rate: 0.01 to 0.1"} <= {*dry.stdout.splitlines()}
-    assert files(tmp_path) == {"hunt.yaml"}
-    assert dry.stderr == "hunt: 2 trials of 1 seed by random; each depends on the results before\n"
-    lines = lines_of(run("sweep hunt.yaml"))
+    assert files(tmp_path) == {"small.yaml", "own.txt"}
+    assert dry.stderr == "small: 2 trials of 1 seed by random; each depends on the results before\n"
+    lines = lines_of(run("sweep small.yaml"))
     assert len(lines) == 2 and all(" · learning rate " in line and ": validation accuracy " in line for line in lines)
-    assert {"rank", "validation_mean"} <= {*run("report --table hunt --format csv").stdout.splitlines()[0].split(",")}
+    assert {"rank", "validation_mean"} <= {*run("report --table small --format csv").stdout.splitlines()[0].split(",")}
 
 
 CONFIGS = [run_config("two_moons", prototypes=2, seed=seed) for seed in range(4)]
@@ -245,7 +242,7 @@ def test_a_setting_is_shown_when_its_last_run_has_ended_without_those_that_anoth
 
 def test_a_sweep_begun_by_version_0_1_0_is_finished_and_nothing_is_trained_twice(run, tmp_path):
     for name in ("idwbench.db", "moons.yaml"):
-        shutil.copy(ASSETS / name, tmp_path)
+        shutil.copy(VERSION_0_1_0 / name, tmp_path)
     columns = "select run_key, state, attempt, test_accuracy, holdout_accuracy, finished_at from"
     old = query("idwbench.db", f"{columns} runs")
     done = {row[0]: row[1:] for row in old if row[1] != "planned"}
@@ -259,6 +256,6 @@ def test_a_sweep_begun_by_version_0_1_0_is_finished_and_nothing_is_trained_twice
     assert sorted(versions) == [("0.1.0", 14), (idwbench.__version__, 4)]
     assert list(tmp_path.glob("*.bak"))
     assert "inv_dist" in run("report --table moons --db idwbench.db").stdout
-    load_plugin(ASSETS / "laplace.py")
+    load_plugin(VERSION_0_1_0 / "laplace.py")
     config = run_config("two_moons", method="laplace", prototypes=4, width=2.0)
     assert config.run_key == "edca319ec8b6d6c85ab782932f91ee31d477db43665f0c48b58f261297db73d6"

@@ -1,14 +1,13 @@
 """What tests of the command line share."""
 
-from pathlib import Path
-
 import numpy as np
+from case_tables import ASSETS
 from typer.testing import CliRunner
 
 from idwbench.cli.app import app
 from idwbench.models.model_file import load_model
 
-SMALL_SWEEP = (Path(__file__).parents[1] / "assets" / "small_sweep.yaml").read_text(encoding="utf-8")
+SMALL_SWEEP = (ASSETS / "small_sweep.yaml").read_text(encoding="utf-8")
 
 
 def typed(first, *others):

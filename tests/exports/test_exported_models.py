@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -15,6 +14,7 @@ import pytest
 import skops.io
 import torch
 from blob_data import make_dataset, make_regression
+from case_tables import PENGUINS
 from made_models import METHODS, NAMES, exact_outputs, far_inputs, hard_inputs, made_model, onnx_session, run_onnx
 
 import idwbench
@@ -367,12 +367,11 @@ def test_a_stored_network_is_exported_with_its_card_as_onnx_only(tmp_path):
 
 
 def test_a_module_of_a_table_takes_rows_by_the_names_of_their_columns(tmp_path):
-    table = Path(__file__).parents[1] / "assets" / "penguins.csv"
-    config = run_config({"name": str(table), "label": "species", "drop": ["year"]}, prototypes=6, epochs=5)
+    config = run_config({"name": str(PENGUINS), "label": "species", "drop": ["year"]}, prototypes=6, epochs=5)
     model = stored_model(Results(tmp_path / "r.db"), train(config, tmp_path / "r.db"))
     export_model(model, tmp_path / "birds.py")
     birds = module_of((tmp_path / "birds.py").read_text())
-    frame = pandas.read_csv(table).drop(columns=["species", "year"])
+    frame = pandas.read_csv(PENGUINS).drop(columns=["species", "year"])
     rows = frame.head(20).to_dict("records")
     np.testing.assert_array_equal(birds["features"](rows), [model.columns.row(row) for row in rows])
     assert birds["predict"](birds["features"](rows)).tolist() == model.predict(frame.head(20)).tolist()

@@ -11,6 +11,7 @@ import made_pages
 import numpy as np
 import pandas
 import pytest
+from case_tables import PENGUINS
 from PIL import Image
 from stored_runs import stored_run
 
@@ -27,7 +28,6 @@ from idwbench.report.leaderboard import leaderboard
 
 DOCS = (Path(__file__).parents[2] / "docs/reports.md").read_text(encoding="utf-8")
 MOST = 5_000_000  # bytes
-PENGUINS = Path(__file__).parents[1] / "assets" / "penguins.csv"
 
 
 @pytest.fixture(scope="module")

@@ -10,19 +10,15 @@ from contextlib import suppress
 import psutil
 import pytest
 from stored_runs import query
+from sweep_specs import sweep_text
 from torture_database import contents, states
 
 from idwbench.sweep.execution import run_sweep
 
 pytestmark = pytest.mark.slow
 
-SWEEP = """
-name: kills
-dataset: {name: two_moons, holdout_per_class: 0}
-protocol: {epochs: 20}
-seeds: 100
-grid: {method: [idw, fc_relu], prototypes: [4, 8]}
-"""
+MOONS = "{name: two_moons, holdout_per_class: 0}"
+SWEEP = sweep_text(MOONS, "{method: [idw, fc_relu], prototypes: [4, 8]}", protocol="{epochs: 20}", seeds="100")
 RUNS = 400
 ENDED = "select run_key, attempt, finished_at from runs where state = 'complete'"
 
@@ -101,10 +97,8 @@ def crash(inputs, keys, *, now):
 def test_a_run_that_ends_each_of_its_workers_fails_and_all_others_complete(sweep, tmp_path):
     plugin, database = tmp_path / "crash.py", tmp_path / "crash.db"
     plugin.write_text(CRASH)
-    sweep.write_text(
-        "name: crash\ndataset: {name: two_moons, holdout_per_class: 0}\nprotocol: {epochs: 2}\nseeds: [1]\n"
-        "grid:\n- {method: crash, prototypes: 2, now: [0, 1]}\n- {method: crash, prototypes: [3, 4, 5]}\n"
-    )
+    blocks = "{method: crash, prototypes: 2, now: [0, 1]}", "{method: crash, prototypes: [3, 4, 5]}"
+    sweep.write_text(sweep_text(MOONS, *blocks, seeds="[1]"))
     driver = Driver(sweep, database, "--dask", "local:2", "--plugin", str(plugin))
     assert driver.end() == 1
     assert states(database) == {"complete": 4, "failed": 1}
