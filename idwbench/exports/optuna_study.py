@@ -19,7 +19,7 @@ from idwbench.runs.metrics import HEADLINES
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
-    from optuna.trial import FrozenTrial
+    from optuna.trial import FrozenTrial, TrialState
 
 __all__ = ["export_optuna"]
 
@@ -31,7 +31,8 @@ def export_optuna(results: Results, run_keys: Sequence[str], path: Path, *, over
 
     Each setting is a trial. Its parameters are the settings that vary, and its value is the mean over seeds of the
     metric of the task on the validation rows, or on the test rows if some runs have no others; it failed if one of its
-    runs has no result, or diverged. The study has the name of the file. ``optuna-dashboard sqlite:///PATH`` shows it.
+    runs has no result, or diverged, and it waits or is running if none of them has ended. The study has the name of
+    the file. ``optuna-dashboard sqlite:///PATH`` shows it.
 
     Args:
         results: The database.
@@ -76,7 +77,7 @@ def export_optuna(results: Results, run_keys: Sequence[str], path: Path, *, over
 
 def _trials(groups: Sequence[Sequence[StoredRun]], metric: str, split: str) -> list[FrozenTrial]:
     """Return a trial for each group of runs, which differ in their seed alone."""
-    from optuna.trial import TrialState, create_trial
+    from optuna.trial import create_trial
 
     settings = [flat_settings(runs[0].config) for runs in groups]
     varying = varying_settings(settings)
@@ -85,19 +86,33 @@ def _trials(groups: Sequence[Sequence[StoredRun]], metric: str, split: str) -> l
     for runs, own in zip(groups, settings, strict=True):
         values = [run.metric(metric, split) for run in runs if run.state == "complete"]
         numbers = [value for value in values if value is not None]
-        has_all = len(numbers) == len(runs)
+        state = _state(runs, len(numbers))
         names = [name for name in varying if name in own]
         trial = create_trial(
-            state=TrialState.COMPLETE if has_all else TrialState.FAIL,
-            value=fmean(numbers) if has_all else None,
+            state=state,
+            value=fmean(numbers) if state == state.COMPLETE else None,
             params={name: _parameter(own[name], axes[name]) for name in names},
             distributions={name: axes[name] for name in names},
             user_attrs={"run_keys": [run.run_key for run in runs]},
         )
-        trial.datetime_start = min((run.started_at for run in runs if run.started_at), default=None)
-        trial.datetime_complete = max((run.finished_at for run in runs if run.finished_at), default=None)
+        ended = max((run.finished_at for run in runs if run.finished_at), default=None)
+        started = min((run.started_at for run in runs if run.started_at), default=ended)
+        # Optuna refuses a trial that waits or runs with an end, and one that waits with a beginning.
+        trial.datetime_start = None if state == state.WAITING else started
+        trial.datetime_complete = ended
         trials.append(trial)
     return trials
+
+
+def _state(runs: Sequence[StoredRun], n_results: int) -> TrialState:
+    """Return the state of the trial of runs of which `n_results` have the metric."""
+    from optuna.trial import TrialState
+
+    if n_results == len(runs):
+        return TrialState.COMPLETE
+    if any(run.finished_at for run in runs):
+        return TrialState.FAIL
+    return TrialState.RUNNING if any(run.state == "running" for run in runs) else TrialState.WAITING
 
 
 def _distribution(values: Sequence[Any]) -> BaseDistribution:

@@ -229,10 +229,14 @@ def test_a_study_of_optuna_has_a_trial_for_each_setting_with_its_mean_on_validat
     assert study.trials[0].distributions["prototypes"] == optuna.distributions.IntDistribution(2, 40, log=True)
     assert study.trials[0].distributions["learning_rate"].log is False
     storage.engine.dispose()
-    results.plan([results.find_runs()[0].config.with_seed(7)])  # a trial whose runs are not all complete has no value
+    # A trial whose runs are not all complete has no value; one of which no run has ended waits, or is running.
+    config = results.find_runs()[0].config
+    planned = [config.model_copy(update={"model": config.model.model_copy(update={"prototypes": n})}) for n in (3, 5)]
+    results.plan([config.with_seed(7), *planned])
+    results.lease([planned[0].run_key])
     export_optuna(results, [*results.to_frame().run_key], tmp_path / "moons.db", overwrite=True)
     states = [trial.state.name for trial in optuna.load_study(study_name="moons", storage=storage).trials]
-    assert sorted(states) == [*["COMPLETE"] * 7, "FAIL"]
+    assert sorted(states) == [*["COMPLETE"] * 7, "FAIL", "RUNNING", "WAITING"]
     storage.engine.dispose()
     with pytest.raises(OutputError, match="there are no runs"):
         export_optuna(results, [], tmp_path / "none.db")
