@@ -329,7 +329,7 @@ class AbstractPrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMix
         params: Mapping[str, Any],
     ) -> Self:
         """Return an estimator with the fitted attributes that all have, for given prototypes."""
-        given_slopes = {name: np.asarray(part, np.float32) for name, part in (slopes or {}).items()}
+        given_slopes = _slope_arrays(slopes)
         self = cls(**{"n_prototypes": len(np.asarray(prototypes)), "slope_rank": _rank(given_slopes), **params})
         keys = check_array(prototypes, dtype=np.float32, order="C", input_name="prototypes")
         outputs = check_array(values, dtype=np.float64, order="C", input_name="values")
@@ -369,10 +369,23 @@ def _rank(slopes: Mapping[str, NDArray[np.float32]]) -> int:
     return len(slopes[SLOPE_ARRAYS[0]]) if slopes else 0
 
 
+def _slope_arrays(slopes: Mapping[str, Any] | None) -> dict[str, NDArray[np.float32]]:
+    """Return given slopes as arrays of three axes, none for None or {}; raises `ValueError` for anything else."""
+    is_mapping = isinstance(slopes, Mapping)
+    if slopes is None or (is_mapping and not slopes):
+        return {}
+    if not is_mapping or {*slopes} != {*SLOPE_ARRAYS}:
+        got = ", ".join(map(str, slopes)) if is_mapping else type(slopes).__name__
+        raise ValueError(f"slopes: expected the arrays {' and '.join(SLOPE_ARRAYS)} by name, got {got}")
+    arrays = {name: np.asarray(slopes[name], np.float32) for name in SLOPE_ARRAYS}
+    for name, part in arrays.items():
+        if part.ndim != 3:
+            raise ValueError(f"slopes: {name}: expected three axes, with ranks and prototypes first, got {part.shape}")
+    return arrays
+
+
 def _check_slopes(slopes: Mapping[str, NDArray[np.float32]], keys: AnyFloats, values: AnyFloats) -> None:
     """Raise `ValueError` unless slopes, if there are any, fit keys and values and are finite."""
-    if slopes and sorted(slopes) != sorted(SLOPE_ARRAYS):
-        raise ValueError(f"slopes: expected the arrays {' and '.join(SLOPE_ARRAYS)}, got {', '.join(slopes)}")
     for name, part in slopes.items():
         columns = (keys if name == SLOPE_ARRAYS[0] else values).shape[1]
         expected = (_rank(slopes), len(keys), columns)

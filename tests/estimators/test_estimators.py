@@ -73,7 +73,9 @@ def test_values_with_a_slope_are_explained_kept_by_a_warm_start_and_given():
     given = PrototypeRegressor.from_prototypes(sloped.prototypes_, sloped.values_, slopes=sloped.slopes_)
     np.testing.assert_allclose(given.predict(X)[:, 0], sloped.predict(X), rtol=1e-9)
     assert given.slope_rank == 1
-    for wrong in ({"slope_inputs": sloped.slopes_["slope_inputs"]}, {**sloped.slopes_, "slope_outputs": np.ones(3)}):
+    one, other = (sloped.slopes_[name] for name in SLOPE_ARRAYS)
+    wrongs = ({"slope_inputs": one}, {"slope_outputs": other}, one, {**sloped.slopes_, "slope_inputs": 3.0})
+    for wrong in (*wrongs, {**sloped.slopes_, "slope_outputs": other[:, :2]}):
         with pytest.raises(ValueError, match="slopes: "):
             PrototypeRegressor.from_prototypes(sloped.prototypes_, sloped.values_, slopes=wrong)
     words = PrototypeClassifier(4, slope_rank=2, random_state=0).fit(X, WORDS)
