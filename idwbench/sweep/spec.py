@@ -178,7 +178,7 @@ def _changed_source(content: dict[str, Any], changes: Mapping[str, Any]) -> str:
         elif part in keys and setting:
             content[part] = _mapping(part, content.get(part)) | {setting: value}
         else:
-            known = [*keys, *Protocol.model_fields, *(axis for block in blocks for axis in block)]
+            known = {*keys, *Protocol.model_fields, *(axis for block in blocks for axis in block)}
             raise ConfigError(f"nothing in the sweep is called '{name}'", hint=did_you_mean(name, known))
     stream = io.StringIO()
     YAML(typ="safe", pure=True).dump(content, stream)

@@ -111,6 +111,13 @@ def test_a_change_that_the_file_cannot_have_is_one_line(tmp_path, changes, messa
     assert str(error.value).startswith(f"changes: {message}") and type(error.value) is ConfigError
 
 
+def test_a_change_of_what_a_file_has_not_names_each_of_its_settings_once(tmp_path):
+    with pytest.raises(ConfigError, match="'noise'") as error:  # of which learning_rate is an axis and of the protocol
+        read_sweep(changeable(tmp_path), {"noise": 3})
+    words = error.value.hint.partition(": ")[2].split(", ")
+    assert "learning_rate" in words and len(words) == len({*words})
+
+
 def test_a_plugins_parameter_is_an_axis(tmp_path):
     register_method(Method("scaled", "0", lambda inputs, keys: 0, parameters=(Parameter("gain", 1.0, minimum=0),)))
     assert read_text(tmp_path, grid_text("{method: scaled, prototypes: 2, gain: [1, 2]}")).grid[0]["gain"] == (1, 2)
