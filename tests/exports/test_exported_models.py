@@ -23,7 +23,7 @@ from idwbench.attention.records import Method
 from idwbench.attention.scores import METHODS as REGISTERED
 from idwbench.attention.scores import idw
 from idwbench.data.dataset import Scaling
-from idwbench.errors import OutputError, OutputExistsError
+from idwbench.errors import OutputError
 from idwbench.exports import numpy_module, onnx_model
 from idwbench.exports.numpy_module import numpy_source
 from idwbench.exports.onnx_model import onnx_content
@@ -137,24 +137,15 @@ def test_a_regression_predicts_in_the_units_of_its_targets_also_when_patched(met
         np.testing.assert_allclose(predictions, patched.predict(inputs), atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("name", "error", "message"),
-    [
-        ("mine.py", OutputExistsError, "exists already"),
-        ("model.h5", OutputError, r"expected a name ending in .onnx, .py, .skops, .pt, .safetensors"),
-        ("large.onnx", OutputError, r"^the model is too large for one \.onnx file, which has at most 2 GiB$"),
-    ],
-)
-def test_a_refused_export_writes_nothing(name, error, message, tmp_path, monkeypatch):
-    (tmp_path / "mine.py").write_text("mine")
+def test_a_refused_export_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(onnx_model, "_LARGEST", 100)
-    with pytest.raises(error, match=message):
-        export_model(made_model(), tmp_path / name)
+    with pytest.raises(OutputError, match=r"^the model is too large for one \.onnx file, which has at most 2 GiB$"):
+        export_model(made_model(), tmp_path / "large.onnx")
     REGISTERED["laplace"] = Method("laplace", "-d", idw, sha256="0" * 64)
     for suffix in ("py", "skops"):
         with pytest.raises(OutputError, match=r"^the method 'laplace' cannot be exported in this format: a plugin"):
             export_model(made_model("laplace"), tmp_path / f"model.{suffix}")
-    assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
+    assert [*tmp_path.iterdir()] == []
 
 
 # Modules of NumPy
