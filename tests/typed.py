@@ -1,4 +1,4 @@
-"""What tests of the command line share."""
+"""Commands as they are typed."""
 
 import numpy as np
 from case_tables import ASSETS

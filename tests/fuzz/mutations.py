@@ -10,16 +10,9 @@ from case_tables import case_table
 
 COMMENT = re.compile(r"(^|\s)#[^\n]*", re.MULTILINE)
 WORD = re.compile(r"[\w.+-]+")
-# Values of wrong types and sizes, and what YAML treats specially.
-ODD_VALUES = (
-    *("-1", "0", "1", "1.5", "-0.0", "1e400", "1e308", ".inf", "-.inf", ".nan", "1_000", "0x10", "0o17", "1:30"),
-    *("9" * 30, "9" * 5000, "2147483648", "4294967296", "1" * 300 + ".5", "null", "~", "true", "off", "no"),
-    *('""', '"\\0"', '"\\ud800"', '"\\x1b[31m"', '"\\u202e"', '"\\n"', "'", '"', "é𝒳", "\u202e", "\x85", "\ufeff"),
-    *("[]", "{}", "[1, 1]", "[a, [b]]", "{a: b}", "{a: [1, 2]}", "[" * 400 + "]" * 400, "{a: " * 300 + "}" * 300),
-    *("&a [*a]", "*a", "&a 1", "!!python/object/apply:os.system [ls]", "!!binary abc", "!!int x", "!x y", "<<", "="),
-    *("2001-01-01", "?", "-", "|", ">", "%", "@", "`", "a: b: c", "- -", "\t", "#", "---", "...", "IDW", "Two_Moons"),
-    *("two_moons", "idw", "sgd", "kmeans", "regression", "csv", "/dev/zero", "../..", "data.csv", "~nobody/x"),
-)
+ODD = case_table("odd_values")
+LONG_VALUES = ("9" * 5000, "1" * 300 + ".5", "[" * 400 + "]" * 400, "{a: " * 300 + "}" * 300)
+ODD_VALUES = [*ODD["values"], *LONG_VALUES]
 ODD_CHARACTERS = "{}[],:#&*!|>'\"%@`\\-?\0\x07\x1b\t\r\n\x85\u2028\u202e\ufeff𝒳é 0a"
 
 
@@ -94,11 +87,7 @@ def changed_bytes(draw, content):
 
 
 CARD = "model.json"
-ODD_FACTS = (
-    *(None, True, -1, 0, 1, 2**31, 10**30, 1.5, 1e308, -0.0, float("nan"), float("inf"), "9" * 5000, "x" * 9999),
-    *("", "x", "a\nb", "\x1b[31m", "\u202e", "\0", "idw", "two_moons", "regression", [], [1], ["a", "b"], ["a", "a"]),
-    *({}, {"a": 1}, {"name": "csv", "path": "/dev/zero"}, [[[[[]]]]], {"": None}, ["\ud800"]),
-)
+ODD_FACTS = [*ODD["facts"], "9" * 5000, "x" * 9999, ["\ud800"]]
 
 
 def changed_facts(draw, facts):
@@ -178,17 +167,11 @@ def mutated_model(draw, content, suffix):
     return draw.choice([changed_bytes, changes[suffix]])(draw, content)
 
 
-NUMBERS = ("x", "", "1.5.2", "1e", "-", "ⅷ", "0x1f", "1,5", "nan nan", "9" * 400)
-WORDS = ("nope", "", "IDWX", "\x1b[31m", "é", "a b", "\u202e", "x" * 3000)
-NO_FILES = ("absent.pt", "absent.safetensors", ".", "/dev/zero", "sweep.yaml", "table.csv", "a/b/c.pt", "x" * 300, "")
-TRAIN = ("train", "--dataset", "two_moons", "--epochs", "1", "--prototypes", "2")
-
-MOONS = ("two_moons.pt", "--x", "0,1")
-OF_DATA = ("nosie=0.1", "noise", "noise=x", "=1", "noise=[1", "seed=-1", "train_per_class=1e9", "noise=&a [*a]")
-NO_INPUTS = ("1", "1,2,3", "nan,1", "inf,0", "1,,2", "1e400,0", "absent.npy", "sweep.yaml", "mnits:test:0", "::")
-
-LISTS = {"NUMBERS": NUMBERS, "FEW_NUMBERS": NUMBERS[:4], "WORDS": WORDS, "TWO_WORDS": WORDS[:2], "NO_FILES": NO_FILES}
-LISTS |= {"LATER_FILES": NO_FILES[5:], "TRAINING": TRAIN, "MOONS": MOONS, "OF_DATA": OF_DATA, "NO_INPUTS": NO_INPUTS}
+# Words by the names that stand for them in the table of wrong command lines.
+LISTS = {**ODD["lists"], "TWO_WORDS": ODD["lists"]["WORDS"][:2], "FEW_NUMBERS": ODD["lists"]["NUMBERS"][:4]}
+for name, long in {"NUMBERS": "9" * 400, "WORDS": "x" * 3000, "NO_FILES": "x" * 300}.items():
+    LISTS[name] = [*LISTS[name], long]
+LISTS["LATER_FILES"] = LISTS["NO_FILES"][5:]
 
 
 def listed(words):

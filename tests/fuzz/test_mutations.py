@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 from array_models import saved_array_model
 from mutations import mutated_model, mutated_text, wrong_command
-from typer.testing import CliRunner
+from typed import SMALL_SWEEP, typed
 
-from idwbench.cli.app import app
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ModelFileError, SpecError
 from idwbench.models.model_file import load_model, save_model
@@ -28,7 +27,6 @@ pytestmark = pytest.mark.slow
 
 LONG = os.environ.get("IDWBENCH_TORTURE") == "1"
 SWEEPS = sorted(Path(__file__).parents[2].glob("sweeps/**/*.yaml"))
-SWEEP = "name: one\ndataset: two_moons\nseeds: 1\ngrid: {method: idw, prototypes: 2}\n"
 MOST_PLANNED = 500  # runs of a mutated sweep that is still valid
 
 
@@ -37,10 +35,6 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("IDWBENCH_DB", raising=False)
     return tmp_path
-
-
-def typed(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def problem(result, *codes):
@@ -137,7 +131,7 @@ def test_mutated_model_files_are_refused_in_one_line_or_read(part, folder, model
 def test_wrong_command_lines_are_refused_in_one_line(part, folder, models, capsys):
     for name, content in models.items():
         (folder / name).write_bytes(content)
-    (folder / "sweep.yaml").write_text(SWEEP)
+    (folder / "sweep.yaml").write_text(SMALL_SWEEP)
     (folder / "table.csv").write_text("a,b,label\n1,2,x\n2,3,y\n3,4,x\n4,5,y\n")
     before = names(folder)
 
