@@ -39,7 +39,7 @@ class KernelRegressor(MemoryRegressor):
         power: p > 0 of ``shepard``, or ``loo``.
         epsilon: ε ≥ 0 of ``shepard``; with 0, an input that equals training inputs gets the mean of their targets.
         order: 1 for local linear regression: the value at x of the plane that fits the training data best under the
-            weights, see `idwbench.models.local_linear`.
+            weights, see `idwbench.models.local_linear`. With several features it needs wider bandwidths than Scott's.
         fallback: Prediction for an input without neighbours, whose weights are all 0: ``nearest``, the mean target of
             the nearest training inputs, ``mean``, that of all, or ``nan``.
 

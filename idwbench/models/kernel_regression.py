@@ -99,7 +99,10 @@ class KernelRegression:
     def predict(self, queries: Array) -> Array:
         """Return the estimates (queries, outputs); NaN for a query without neighbours, whose weights are all 0."""
         if self.order:
-            return np.asarray(self.weights(queries) @ self.values)
+            answers = np.empty((len(queries), self.values.shape[1]), self.values.dtype)
+            for rows, weights in self._linear_weights(queries):
+                np.matmul(weights, self.values, out=answers[rows])
+            return answers
         sums = np.concatenate([self.values, np.ones((len(self.values), 1), self.values.dtype)], axis=1)
         if self.row_weights is not None:
             sums *= self.row_weights[:, None]
@@ -115,15 +118,21 @@ class KernelRegression:
         for rows, sq_dist in self._distances.blocks(queries, relative=self.kernel.name == "gaussian"):
             yield rows, self.kernel.weights(sq_dist, self.parameters)
 
+    def _linear_weights(self, queries: Array) -> Iterator[tuple[slice, Array]]:
+        """Yield the weights (rows, keys) of local linear regression of a few queries at a time."""
+        for rows, weights in self._weights(queries):
+            factors = weights if self.row_weights is None else weights * self.row_weights
+            yield rows, linear_weights(factors, queries[rows], self.keys).astype(self.keys.dtype)
+
     def weights(self, queries: Array) -> Array:
         """Return the weights (queries, keys), which sum to 1; NaN for a query without neighbours."""
         shares = np.empty((len(queries), len(self.keys)), self.keys.dtype)
-        for rows, weights in self._weights(queries):
+        for rows, weights in self._linear_weights(queries) if self.order else self._weights(queries):
             shares[rows] = weights
+        if self.order:
+            return shares
         if self.row_weights is not None:
             shares *= self.row_weights
-        if self.order:
-            return linear_weights(shares, queries, self.keys).astype(self.keys.dtype)
         with np.errstate(invalid="ignore"):
             return np.asarray(shares / shares.sum(1, keepdims=True))
 
@@ -169,7 +178,8 @@ def kernel_regression(
         whose weights are all 0, gives NaN and a `NoNeighboursWarning`.
 
     Raises:
-        ConfigError: unknown kernel, a parameter out of range, or arrays that do not fit or are not finite.
+        ConfigError: unknown kernel or order, a parameter out of range, arrays that do not fit or are not finite, or
+            more than 256 features with order 1.
     """
     arrays = _arrays(queries, keys, values)
     parameters = _parameters(kernel, bandwidth, power, epsilon)
@@ -304,7 +314,8 @@ def leave_one_out_errors(
     """Return the mean squared error of the values (keys, outputs), each predicted from all others, by candidate.
 
     Nothing is fitted again: without pair i, the estimate at k_i is (ŷ_i − a_ii v_i)/(1 − a_ii), computed as the sums
-    over j ≠ i, since a_ii is 1 for `shepard` with ε = 0. A key without neighbours is predicted by the mean of the
+    over j ≠ i, since a_ii is 1 for `shepard` with ε = 0. With order 1 the plane at each key is fitted to all others. A
+    key without neighbours is predicted by the mean of the
     values. A candidate has the values of all parameters of the kernel. A key of weight w > 1 counts as w copies, of
     which one is left out.
     """

@@ -23,6 +23,7 @@ from idwbench.models.kernel_regression import (
     leave_one_out_parameters,
     scott_bandwidth,
 )
+from idwbench.models.local_linear import linear_weights
 
 WITH_BANDWIDTH = [name for name, kernel in KERNELS.items() if kernel.has_bandwidth]
 
@@ -249,6 +250,22 @@ def test_leave_one_out_of_local_planes_is_that_of_leaving_each_copy_out():
     best = leave_one_out_parameters(keys, values, KERNELS["gaussian"], order=1)["bandwidth"]
     near = [{"bandwidth": best * factor} for factor in (0.8, 1.0, 1.25)]
     assert leave_one_out_errors(keys, values, KERNELS["gaussian"], near, order=1).argmin() == 1
+
+
+def test_planes_at_many_queries_take_no_array_of_all_pairs(monkeypatch):
+    queries, keys, values = data(n=50, m=200, features=2)
+    expected = kernel_weights(queries, keys, bandwidth=0.5, order=1) @ values
+    sizes = []
+
+    def recorded(weights, *others):
+        sizes.append(weights.size)
+        return linear_weights(weights, *others)
+
+    monkeypatch.setattr("idwbench.models.neighbours._PART_NUMBERS", 1000)
+    monkeypatch.setattr("idwbench.models.kernel_regression.linear_weights", recorded)
+    found = idwbench.kernel_regression(queries, keys, values, bandwidth=0.5, order=1)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    assert sizes == [1000] * 10
 
 
 @pytest.mark.parametrize(("order", "features"), [(2, 1), (1, 257)])
