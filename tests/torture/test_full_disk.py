@@ -1,6 +1,7 @@
 """A disk that is full in mid-sweep: that of the database, and that of the recordings."""
 
 import os
+from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -41,13 +42,18 @@ def typed(folder, name, db):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), log.read_text()
 
 
-def assert_full(code, output, *words):
-    """The sweep ended with one line that says which disk is full."""
-    assert code == 1, output
-    assert "Traceback" not in output
-    last = output.splitlines()[-1]
-    assert last.startswith("idwbench: ") and all(word in last for word in words)
-    assert sum(line.startswith("idwbench:") for line in output.splitlines()) == 1
+@contextmanager
+def full_disk(folder, disk, room, db, *words):
+    """Sweep with so much room until one line says which disk is full, and sweep again after the block, with more."""
+    disk.fill(room)
+    code, output = typed(folder, "full.log", db)
+    disk.make_room()
+    assert code == 1 and "Traceback" not in output, output
+    [last] = [line for line in output.splitlines() if line.startswith("idwbench:")]
+    assert last == output.splitlines()[-1] and all(word in last for word in words)
+    yield
+    code, output = typed(folder, "resumed.log", db)
+    assert code == 0, output
 
 
 def fill_the_disk_of_the_database(folder, kind, room, alone):
@@ -55,14 +61,9 @@ def fill_the_disk_of_the_database(folder, kind, room, alone):
     n, db = SETTINGS * SEEDS, folder / "disk" / "torture.db"
     disk = (TmpfsDisk if kind == "tmpfs" else FileSizeLimit)(db.parent, 2**24)
     record_results(db)
-    disk.fill(room)
-    full = typed(folder, "full.log", db)
-    disk.make_room()
-    before = results_by_run(db)
-    assert_full(*full, "torture.db")
-    assert 0 <= len(before) < n
-    code, output = typed(folder, "resumed.log", db)
-    assert code == 0, output
+    with full_disk(folder, disk, room, db, "torture.db"):
+        before = results_by_run(db)
+        assert 0 <= len(before) < n
     after = results_by_run(db)
     assert all(after[key] == rows for key, rows in before.items()) and is_sound(db)
     assert states(db) == {"complete": n}
@@ -70,13 +71,16 @@ def fill_the_disk_of_the_database(folder, kind, room, alone):
     assert repr(contents(db)) == alone
 
 
+def swept_with_room(folder, text):
+    """Return the database of a sweep where there is room."""
+    (folder / "torture.yaml").write_text(text)
+    in_child(typed, folder, "log", folder / "alone.db")
+    return folder / "alone.db"
+
+
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """What the sweep stores where there is room."""
-    folder = tmp_path_factory.mktemp("alone")
-    (folder / "torture.yaml").write_text(sweep_text(SETTINGS, SEEDS))
-    in_child(typed, folder, "log", folder / "alone.db")
-    return repr(contents(folder / "alone.db"))
+    return repr(contents(swept_with_room(tmp_path_factory.mktemp("alone"), sweep_text(SETTINGS, SEEDS))))
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -97,11 +101,7 @@ def recordings(db):
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """The recordings made where there is room."""
-    folder = tmp_path_factory.mktemp("undisturbed")
-    (folder / "torture.yaml").write_text(RECORDED)
-    in_child(typed, folder, "log", folder / "runs.db")
-    return recordings(folder / "runs.db")
+    return recordings(swept_with_room(tmp_path_factory.mktemp("undisturbed"), RECORDED))
 
 
 def fill_the_disk_of_recordings(folder, share, checkpoint_seconds, undisturbed):
@@ -115,16 +115,13 @@ def fill_the_disk_of_recordings(folder, share, checkpoint_seconds, undisturbed):
     check_space, Recorder._check_space = Recorder._check_space, lambda self: None  # others took the room later
     db, sizes = folder / "runs.db", [len(file) for files in undisturbed.values() for file in files.values()]
     disk = (FileSizeLimit if share is None else TmpfsDisk)(Path(f"{db}.recordings"), 2**23)
-    disk.fill(int(0.75 * max(sizes)) if share is None else int(share * sum(sizes)))
-    full = typed(folder, "full.log", db)
-    assert_full(*full, "runs.db", "File too large" if share is None else "No space left on device")
-    disk.make_room()
-    Recorder._check_space = check_space
-    complete = {run.run_key for run in Results(db).find_runs(states=["complete"])}
-    assert states(db).keys() <= {"complete", "planned"} and len(complete) < 2
-    assert recordings(db) == {key: undisturbed[key] for key in complete}
-    code, output = typed(folder, "resumed.log", db)
-    assert code == 0, output
+    room = int(0.75 * max(sizes)) if share is None else int(share * sum(sizes))
+    words = "runs.db", "File too large" if share is None else "No space left on device"
+    with full_disk(folder, disk, room, db, *words):
+        Recorder._check_space = check_space
+        complete = {run.run_key for run in Results(db).find_runs(states=["complete"])}
+        assert states(db).keys() <= {"complete", "planned"} and len(complete) < 2
+        assert recordings(db) == {key: undisturbed[key] for key in complete}
     assert (states(db), recordings(db)) == ({"complete": 2}, undisturbed)
     results = Results(db)
     for run in results.find_runs():
