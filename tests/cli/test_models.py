@@ -17,34 +17,26 @@ TRAIN = "train --dataset two_moons --epochs 3 --seed 0"
 
 
 def test_train_prints_accuracies_stores_the_run_and_writes_the_model(run, tmp_path):
-    result = run(f"{TRAIN} --power 4 --epsilon 0.01 -o model.safetensors")
+    train = f"{TRAIN} --power 4 --epsilon 0.01 --validation 0.1 --dataset-option noise=0.3"
+    result = run(f"{train} -o model.safetensors")
     assert result.exit_code == 0, result.output
-    assert [line.split()[0] for line in result.stdout.splitlines()] == ["train", "test", "holdout", "model"]
+    words = [line.split()[0] for line in result.stdout.splitlines()]
+    assert words == ["train", "validation", "test", "holdout", "model"]
     saved = load_model(tmp_path / "model.safetensors")
     assert saved.config.model.parameters == {"power": 4.0, "epsilon": 0.01}
+    assert (saved.config.dataset.validation, saved.config.dataset.noise) == (0.1, 0.3)
     protocol = saved.config.protocol
     assert (protocol.epochs, protocol.batch_size, protocol.learning_rate) == (3, 10, 0.01)
     assert {"results/idwbench.db", "model.safetensors"} <= files(tmp_path)
-    again = run(f"{TRAIN} --power 4 --epsilon 0.01 -o again.safetensors --json")
+    again = run(f"{train} -o again.safetensors --json")
     facts = json.loads(again.stdout)
     assert facts["state"] == "complete" and 0 < facts["test_accuracy"] <= 1
     assert "--retrain trains it again" in again.stderr
-    run(f"{TRAIN} --power 4 --epsilon 0.01 -o retrained.safetensors --retrain")
+    run(f"{train} -o retrained.safetensors --retrain")
     exported = run(f"export {facts['run_key'][:12]} -o exported.safetensors")
     assert (exported.exit_code, exported.stdout) == (0, "exported.safetensors\n")
     models = (f"{name}.safetensors" for name in ("model", "again", "retrained", "exported"))
     assert len({(tmp_path / name).read_bytes() for name in models}) == 1
-
-
-def test_train_takes_settings_of_the_data_set_and_of_any_method(run, tmp_path):
-    generator = np.random.default_rng(0)
-    rows = [f"{x:.3f},{y:.3f},{'hot' if x + y > 0 else 'cold'}" for x, y in generator.normal(size=(60, 2))]
-    (tmp_path / "mine.csv").write_text("\n".join(["a,b,kind", *rows]))
-    words = "--method scaled_dot --scale prototypes --dataset-option test_fraction=0.5 --validation 0.1"
-    result = run(f"train --dataset mine.csv --label kind -o m.pt --epochs 1 {words}")
-    assert result.exit_code == 0, result.output
-    assert load_model(tmp_path / "m.pt").class_names == ("cold", "hot")
-    assert "mine.csv" in run("report --table mine.csv").stdout
 
 
 def test_prototypes_are_imported_with_the_accuracies_on_their_data_and_exported(run, tmp_path):

@@ -14,9 +14,13 @@ FLAGS = (
 
 
 @pytest.fixture(scope="session")
-def filled_page(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("page")
-    return write_page(made_pages.filled(folder / "filled.db"), folder / "filled.html")
+def filled(tmp_path_factory):
+    return made_pages.filled(tmp_path_factory.mktemp("filled") / "filled.db")
+
+
+@pytest.fixture(scope="session")
+def filled_page(filled, tmp_path_factory):
+    return write_page(filled, tmp_path_factory.mktemp("page") / "filled.html")
 
 
 @pytest.fixture(scope="session")

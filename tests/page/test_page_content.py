@@ -30,11 +30,6 @@ DOCS = (Path(__file__).parents[2] / "docs/reports.md").read_text(encoding="utf-8
 MOST = 5_000_000  # bytes
 
 
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory):
-    return made_pages.filled(tmp_path_factory.mktemp("filled") / "filled.db")
-
-
 def part(results, group, name, **selection):
     [(_, parts)] = page_content(results, group, **selection).groups
     return next(found for found in parts if found.name == name)

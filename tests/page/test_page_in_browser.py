@@ -173,8 +173,12 @@ def test_a_printed_page_has_all_charts_of_its_group(opened, filled_page):
     assert unseen > 1.5 * len(browser.execute_cdp_cmd("Page.printToPDF", {})["data"])
 
 
-def test_the_switch_changes_the_colours_of_the_page_and_of_its_charts(opened, filled_page):
+def test_an_address_opens_a_group_and_the_switch_changes_colours_of_page_and_charts(opened, filled_page):
     browser = opened(filled_page, "moons")
+    address = browser.current_url
+    browser.get("about:blank")
+    browser.get(address)
+    assert shown(browser, "h1")[0].text == "moons"
     draw_all(browser)
     line = "return document.querySelector('.group:not([hidden]) .plot svg .mark-line path').getAttribute('stroke')"
     before = browser.execute_script(line)
@@ -185,11 +189,3 @@ def test_the_switch_changes_the_colours_of_the_page_and_of_its_charts(opened, fi
     assert browser.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(18, 23, 29)"
     WebDriverWait(browser, 20, 0.05).until(lambda found: found.execute_script(line) != before)
     assert problems(browser) == []
-
-
-def test_the_address_opens_a_group(opened, filled_page):
-    browser = opened(filled_page, "moons")
-    address = browser.current_url
-    browser.get("about:blank")
-    browser.get(address)
-    assert shown(browser, "h1")[0].text == "moons"
