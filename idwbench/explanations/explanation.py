@@ -74,6 +74,13 @@ class Answer:
         powers = np.exp(exact - exact.max())
         return cls(exact, powers / powers.sum())
 
+    @classmethod
+    def from_frequencies(cls, frequencies: NDArray[np.floating]) -> Answer:
+        """Return the answer with class frequencies as probabilities, of which planes may give negative ones."""
+        exact = np.asarray(frequencies, np.float64)
+        positive = np.maximum(exact, 0.0)
+        return cls(exact, exact if (exact >= 0).all() else positive / positive.sum())
+
     @property
     def label(self) -> int | None:
         """The class with the largest output; None for a regression."""
@@ -161,7 +168,7 @@ class LayerAttention:
     Attributes:
         name: The layer.
         size: Number of prototypes, training samples or slots in its memory.
-        items: In order of decreasing weight.
+        items: In order of decreasing weight; those of kernel regression, also negative ones, of decreasing size.
         totals: (classes,), the sum of all weights of each class; empty for a regression.
         curves: For each class the largest weights, at most `CURVE_SIZE`, in decreasing order.
         tasks: The same for each part of a joint or sequence data set; empty for other data.

@@ -117,8 +117,7 @@ class Memory:
         if not self.data.class_names:
             return Answer(self.data.target_scaling.invert(numbers))
         # The training data gives class frequencies, everything else logits.
-        exact = numbers.astype(np.float64)
-        return Answer(exact, exact) if self.kind == "training data" else Answer.from_logits(exact)
+        return Answer.from_frequencies(numbers) if self.kind == "training data" else Answer.from_logits(numbers)
 
     def attention(self, name: str, inputs: Inputs, label: int | None, top: int, on_slots: OnSlots) -> LayerAttention:
         """Return the attention of a layer to the entries with the largest weights.
@@ -137,7 +136,9 @@ class Memory:
         n_items = min(top, np.count_nonzero(sums > -np.inf))
         if self.kind == "training data" and not weights.any():
             n_items = 0
-        largest = np.argsort(-sums, kind="stable")[:n_items]  # ties by position
+        # In local linear regression negative weights count as much as positive ones.
+        sizes = np.abs(sums) if self.kind == "training data" else sums
+        largest = np.argsort(-sizes, kind="stable")[:n_items]  # ties by position
         return LayerAttention(
             name=name,
             size=len(weights),

@@ -67,6 +67,7 @@ def answers_in_plane(memory: Memory, request: Request, query: Query) -> Plane | 
     outputs = np.asarray(memory.outputs(dataset.scaling.apply(grid)), np.float64)
     if memory.kind == "prototypes":  # logits; the training data gives class frequencies
         outputs = np.exp(outputs - outputs.max(1, keepdims=True))
+    outputs = np.maximum(outputs, 0.0)  # local linear regression may give negative ones
     probabilities = (outputs / outputs.sum(1, keepdims=True)).reshape(_GRID, _GRID, -1)
     extent = float(low[0]), float(high[0]), float(low[1]), float(high[1])
     return Plane(extent, probabilities, points, dataset.train.labels)

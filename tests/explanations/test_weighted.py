@@ -16,6 +16,7 @@ from idwbench.data.dataset import Scaling
 from idwbench.data.loading import load_dataset
 from idwbench.errors import DatasetError, ExplanationError, ResultsError, TrainingError
 from idwbench.explanations.explain import explain, explain_memory
+from idwbench.explanations.explanation import Answer
 from idwbench.explanations.memory import Memory, Request, masked_entries
 from idwbench.explanations.prototypes import head_memory, prototype_memory
 from idwbench.explanations.training_data import kernel_memory
@@ -182,6 +183,22 @@ def test_kernel_regression_attends_to_training_samples_by_the_chosen_bandwidth_a
     assert shown.layers[0].items == () and not shown.layers[0].totals.any()
     frequencies = np.bincount(DATA.train.labels) / len(DATA.train)
     np.testing.assert_allclose(shown.answer.outputs, frequencies, rtol=1e-6)
+
+
+def test_local_linear_regression_shows_negative_weights_by_their_size_and_no_negative_probability():
+    config = run_config("two_moons", kind="kernel_regression", kernel="gaussian", bandwidth=0.3, order=1)
+    dataset = load_dataset(config.dataset)
+    shown = explain_memory(kernel_memory(config, {}, dataset), Request([3.0, 2.5], top=200))
+    weights = np.array([item.weight for item in shown.layers[0].items])
+    assert weights.min() < -1 and (np.diff(np.abs(weights)) <= 0).all()
+    labels = np.array([item.label for item in shown.layers[0].items])
+    np.testing.assert_allclose(weights @ np.eye(2)[labels], shown.answer.outputs, atol=1e-4)
+    for outputs, probabilities in (([-0.2, 1.2], [0, 1]), ([-0.5, 0.9, 0.6], [0, 0.6, 0.4]), ([0.3, 0.7], [0.3, 0.7])):
+        answer = Answer.from_frequencies(np.array(outputs))
+        np.testing.assert_allclose(answer.probabilities, probabilities)
+        assert answer.label == 1 and answer.outputs.tolist() == outputs
+    np.testing.assert_allclose(shown.plane.probabilities.sum(2), 1, atol=1e-6)
+    assert shown.plane.probabilities.min() >= 0
 
 
 @pytest.mark.parametrize(("settings", "message"), case_table("wrong_inputs")["no_memories"])
