@@ -23,15 +23,6 @@ def empty(tmp_path):
     return Results(tmp_path / "empty.db")
 
 
-@pytest.fixture(scope="module")
-def one_seed(tmp_path_factory):
-    """Two networks of two settings of p, and one study of patches, with one seed."""
-    db = tmp_path_factory.mktemp("paper") / "one.db"
-    for settings in ({"kind": "patch_study"}, {"power": 4.0}, {"method": "inv_dist"}):
-        train(run_config("two_moons", prototypes=16, **settings), db)
-    return Results(db, read_only=True)
-
-
 @pytest.mark.parametrize("name", publications())
 def test_a_publication_is_of_shipped_sweeps_with_the_names_of_their_files(name):
     publication = publications()[name]
@@ -62,8 +53,11 @@ def test_an_empty_database_gives_the_figures_of_formulas_and_all_gaps(empty, tmp
     assert contents(folder) == before, "the same runs give the same bytes"
 
 
-def test_one_seed_gives_what_it_can_and_says_how_many_runs_are_missing(one_seed, tmp_path):
-    paper = write_publication("paper", one_seed, tmp_path, figure_format="svg")
+def test_one_seed_gives_what_it_can_and_says_how_many_runs_are_missing(tmp_path):
+    for settings in ({"kind": "patch_study"}, {"power": 4.0}, {"method": "inv_dist"}):
+        train(run_config("two_moons", prototypes=16, **settings), tmp_path / "one.db")
+    one_seed = Results(tmp_path / "one.db", read_only=True)
+    paper = write_publication("paper", one_seed, tmp_path / "paper", figure_format="svg")
     names = {path.name for path in paper.files}
     figures = ("figure2_two_moons", "figures3_6_patches", "patches_two_moons_influence", "figure5_power_epsilon")
     assert {f"{name}.svg" for name in figures} <= names
@@ -73,8 +67,8 @@ def test_one_seed_gives_what_it_can_and_says_how_many_runs_are_missing(one_seed,
     assert problems["paper_two_moons"] == "538 runs of 540 missing"
     assert problems["paper_power_epsilon"] == "298 runs of 300 missing"
     assert problems["table1_mnist"] == "no runs"
-    assert "not enough runs" in (tmp_path / "claims.md").read_text()
-    sweeps = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "not enough runs" in (tmp_path / "paper/claims.md").read_text()
+    sweeps = (tmp_path / "paper/README.md").read_text(encoding="utf-8")
     assert "| `sweeps/paper/paper_two_moons.yaml` | 540 | 1 |" in sweeps
 
 

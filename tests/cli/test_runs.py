@@ -183,14 +183,9 @@ LONG = SweepProgress(
 )
 
 
-@pytest.fixture
-def planned(tmp_path):
-    results = Results(tmp_path / "planned.db")
-    results.register_sweep("long", "", "", [run_config("two_moons", prototypes=n) for n in (1, 2, 3)])
-    return results
-
-
-def test_one_look_is_printed_and_watching_ends_by_ctrl_c_or_with_the_last_run(run, planned, tmp_path, monkeypatch):
+def test_one_look_is_printed_and_watching_ends_by_ctrl_c_or_with_the_last_run(run, tmp_path, monkeypatch):
+    planned = Results(tmp_path / "planned.db")
+    planned.register_sweep("long", "", "", [run_config("two_moons", prototypes=n) for n in (1, 2, 3)])
     assert run("runs watch --once --db planned.db").stdout == "long: 0 of 3 runs complete\n"
     [facts] = json.loads(run("runs watch --json --db planned.db").stdout)["sweeps"]
     assert (facts["name"], facts["total"], facts["planned"], facts["ended"]) == ("long", 3, 3, 0)

@@ -66,20 +66,15 @@ def test_a_refused_export_writes_nothing(format, name, package, message, trained
     assert len(list(tmp_path.rglob("*"))) == 3
 
 
-@pytest.fixture(scope="module", params=["csv", "parquet"])
-def table(request, trained, keys, tmp_path_factory):
-    path = tmp_path_factory.mktemp("table") / f"runs.{request.param}"
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_pandas_reads_what_the_data_frame_has_and_a_column_has_one_type(suffix, trained, keys, tmp_path):
+    path, frame = tmp_path / f"runs.{suffix}", trained.to_frame()
     path.write_text("earlier")
     assert export_table(trained, keys, path, overwrite=True) == len(keys)
     # Before pandas 3.0 the last digits of a float are read only on demand; since 3.1 the argument is deprecated.
     exact = {"float_precision": "round_trip"} if pandas.__version__ < "3" else {}
-    if request.param == "csv":
-        return pandas.read_csv(path, **exact)
-    return pandas.read_parquet(path, dtype_backend="numpy_nullable")
-
-
-def test_pandas_reads_what_the_data_frame_has_and_a_column_has_one_type(table, trained):
-    frame = trained.to_frame()
+    is_csv = suffix == "csv"
+    table = pandas.read_csv(path, **exact) if is_csv else pandas.read_parquet(path, dtype_backend="numpy_nullable")
     assert list(table.columns) == list(frame.columns)
     for name in ("run_key", "test_accuracy", "learning_rate", "seconds", "holdout_accuracy"):
         assert table[name].dropna().tolist() == frame[name].dropna().tolist()
@@ -149,22 +144,6 @@ def test_the_same_runs_give_the_same_bytes_in_any_process_and_a_board_is_added_t
     assert contents(again) == contents(board)
 
 
-@pytest.fixture(scope="module")
-def tracked(trained, keys, tmp_path_factory):
-    """An export during which the data of one of the two prototype networks are not at hand."""
-    target = tmp_path_factory.mktemp("mlflow") / "out"
-
-    def load(results, run, data_dir):
-        if run.config.model.method == "neg_dist":
-            raise DatasetError("no such folder")
-        return stored_model(results, run, data_dir)
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("idwbench.models.saved_model.stored_model", load)
-        assert export_mlflow(trained, keys, target) == 5
-    return target
-
-
 @pytest.mark.slow
 def test_what_mlflow_refuses_in_the_middle_is_one_line_and_nothing_is_written(trained, keys, tmp_path, monkeypatch):
     import mlflow
@@ -177,18 +156,22 @@ def test_what_mlflow_refuses_in_the_middle_is_one_line_and_nothing_is_written(tr
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.fixture(scope="module")
-def client(tracked):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from mlflow import MlflowClient
-
-        yield MlflowClient(tracking_uri=f"sqlite:///{tracked / MLFLOW_FILE}")
-
-
 @pytest.mark.slow
-def test_mlflow_reads_parameters_metrics_by_epoch_tags_and_the_model_file(client, tracked, trained):
+def test_mlflow_reads_parameters_metrics_by_epoch_tags_and_the_model_file(trained, keys, tmp_path, monkeypatch):
     """Of a prototype network whose data are not at hand a tag says why there is no model file."""
+
+    def load(results, run, data_dir):
+        if run.config.model.method == "neg_dist":
+            raise DatasetError("no such folder")
+        return stored_model(results, run, data_dir)
+
+    monkeypatch.setattr("idwbench.models.saved_model.stored_model", load)
+    tracked = tmp_path / "out"
+    assert export_mlflow(trained, keys, tracked) == 5
+    warnings.simplefilter("ignore")  # of what reads it, until the test ends
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=f"sqlite:///{tracked / MLFLOW_FILE}")
     found = client.search_runs([client.get_experiment_by_name("two_moons · small").experiment_id])
     complete = trained.find_runs(states=["complete"])
     assert {one.data.tags["run_key"] for one in found} == {run.run_key for run in complete}

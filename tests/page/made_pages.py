@@ -35,12 +35,6 @@ def moons_configs(seeds=2):
     return [run_config("two_moons", seed=seed, epochs=_EPOCHS, **model) for model in models for seed in range(seeds)]
 
 
-def digits_configs():
-    """Return runs whose keys are points, and runs whose keys are directions."""
-    settings = [{"method": method, "seed": seed} for method in ("idw", "scaled_dot") for seed in (0, 1)]
-    return [run_config("digits", prototypes=3, epochs=_EPOCHS, **given) for given in settings]
-
-
 def store(results, name, configs, description="", features=2):
     """Store a sweep with a result for each run; the first settings have the best accuracy."""
     keys = results.register_sweep(name, description, f"name: {name}", configs)
@@ -50,10 +44,12 @@ def store(results, name, configs, description="", features=2):
 
 
 def filled(path):
-    """Return a database with two sweeps of complete runs, one of them with a name that is HTML."""
+    """Return a database of two complete sweeps: of points, and of points and directions under a name that is HTML."""
     results = Results(path)
     store(results, "moons", moons_configs(), "Three methods on Two Moons")
-    store(results, f"a{EVIL}", digits_configs(), f"</script><img src=x onerror='document.title=1'>{EVIL}", 64)
+    settings = [{"method": method, "seed": seed} for method in ("idw", "scaled_dot") for seed in (0, 1)]
+    digits = [run_config("digits", prototypes=3, epochs=_EPOCHS, **given) for given in settings]
+    store(results, f"a{EVIL}", digits, f"</script><img src=x onerror='document.title=1'>{EVIL}", 64)
     return results
 
 
