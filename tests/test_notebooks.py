@@ -54,10 +54,6 @@ def model(run):
     return run.model()
 
 
-def other_label(model, x):
-    return "lower" if model.predict([x])[0] == "upper" else "upper"
-
-
 def test_results_show_their_sweeps_tables_and_figures_as_the_command_line_does(results):
     [sweeps] = Cells(results).tables
     assert sweeps[1] == ["small", "8", "8", "0", "0"]
@@ -100,7 +96,7 @@ def test_a_model_shows_its_prototypes_and_its_patches(model):
     plain = Cells(model)
     assert len(plain.pictures) == 1
     x = [0.5, 0.25]
-    label = other_label(model, x)
+    label = "lower" if model.predict([x])[0] == "upper" else "upper"
     patched = model.patch(x, label)
     [record] = patched.repairs.records
     [plain_facts], [facts] = (map(dict, cells.tables) for cells in (plain, Cells(patched)))

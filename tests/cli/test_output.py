@@ -11,6 +11,7 @@ import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import PropertyMock
 
 import pytest
 import typer
@@ -212,17 +213,13 @@ def test_the_command_line_reference_is_up_to_date_and_explains_every_option():
     assert [line for line in reference.splitlines() if line.startswith("* `") and "`: " not in line] == []
 
 
-class Interrupted:
-    """A module during whose import Ctrl-C is pressed."""
-
-    @property
-    def run(self):
-        raise KeyboardInterrupt
+# A module during whose import Ctrl-C is pressed.
+INTERRUPTED = type("Interrupted", (), {"run": PropertyMock(side_effect=KeyboardInterrupt)})()
 
 
 @pytest.mark.parametrize(
     ("module", "code", "words"),
-    [(SimpleNamespace(run=lambda: sys.exit(3)), 3, ""), (Interrupted(), 130, "interrupted\n")],
+    [(SimpleNamespace(run=lambda: sys.exit(3)), 3, ""), (INTERRUPTED, 130, "interrupted\n")],
 )
 def test_the_program_keeps_its_exit_code_and_does_not_search_for_garbage(monkeypatch, capfd, module, code, words):
     steps = []
