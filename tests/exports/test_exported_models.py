@@ -211,16 +211,11 @@ def test_names_of_classes_cannot_leave_the_text_of_the_module():
     assert json.loads(docstring[docstring.index("{\n") :]) == model_card(model)
 
 
-def estimator_of(model, path):
-    """Export a model and load it with the documented types only."""
-    export_model(model, path, overwrite=True)
-    return skops.io.load(path, trusted=TRUSTED_TYPES)
-
-
 def test_a_regressor_keeps_the_mean_of_its_targets_when_it_is_trained_further(tmp_path):
     model = made_model("fc_relu", regression=True)
     model = replace(model, target_scaling=Scaling(np.array(1000.0), np.array(3.0)), scaling=Scaling.identity())
-    regressor, inputs = estimator_of(model, tmp_path / "model.skops"), hard_inputs(model)
+    export_model(model, tmp_path / "model.skops")
+    regressor, inputs = skops.io.load(tmp_path / "model.skops", trusted=TRUSTED_TYPES), hard_inputs(model)
     before = regressor.predict(inputs)
     np.testing.assert_allclose(before, exact_outputs(model, inputs) * 3 + 1000, rtol=1e-12)
     regressor.set_params(learning_rate=1e-6).partial_fit(inputs, before)
@@ -229,7 +224,8 @@ def test_a_regressor_keeps_the_mean_of_its_targets_when_it_is_trained_further(tm
 
 def test_classes_are_sorted_and_a_model_that_scales_nothing_needs_no_pipeline(tmp_path):
     model = replace(made_model(), class_names=("9", "10", "1"), scaling=Scaling.identity())
-    estimator = estimator_of(model, tmp_path / "model.skops")
+    export_model(model, tmp_path / "model.skops")
+    estimator = skops.io.load(tmp_path / "model.skops", trusted=TRUSTED_TYPES)
     assert estimator.classes_.tolist() == ["1", "10", "9"]
     inputs = np.random.default_rng(3).normal(size=(20, 3))
     np.testing.assert_array_equal(estimator.predict(inputs), model.predict(inputs))

@@ -27,12 +27,12 @@ def result(config, accuracy, features, *, state="complete"):
     return run_result(config, curve=curve, n_parameters=prototypes * (features + classes), **facts)
 
 
-def moons_configs(seeds=2):
+def moons_configs():
     """Return runs of three methods, one of them on a grid of power and epsilon."""
     grid = product((2.0, 8.0), (0.001, 0.1))
     models = [{"method": "idw", "prototypes": 4, "power": power, "epsilon": epsilon} for power, epsilon in grid]
     models += [{"method": method, "prototypes": n} for method in ("fc_relu", "neg_dist") for n in (2, 4)]
-    return [run_config("two_moons", seed=seed, epochs=_EPOCHS, **model) for model in models for seed in range(seeds)]
+    return [run_config("two_moons", seed=seed, epochs=_EPOCHS, **model) for model in models for seed in (0, 1)]
 
 
 def store(results, name, configs, description="", features=2):
