@@ -117,7 +117,7 @@ prototypes: $(VENV)/.installed
 
 frontier: $(VENV)/.installed
 	@sed -n "s/^# \(Time of .*\)/\1/p" sweeps/frontier/*.yaml
-	$(call sweep_each,frontier/sparse_weights frontier/slopes frontier/slopes_digits frontier/local_linear,results/frontier.db)
+	$(call sweep_each,frontier/sparse_weights frontier/longer frontier/slopes frontier/slopes_digits frontier/local_linear,results/frontier.db)
 	$(BIN)/idwbench publish frontier -o results/frontier --db results/frontier.db --force
 
 test: $(VENV)/.installed-dev
