@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,7 +15,7 @@ import idwbench
 from idwbench.cli.interruption import interruptible
 from idwbench.cli.options import argument, option
 from idwbench.cli.output import echo, echo_json, print_facts, print_table
-from idwbench.errors import ConfigError
+from idwbench.errors import ConfigError, OldResultsError
 from idwbench.report.labels import count_label, metric_label, plain_value
 from idwbench.results import DEFAULT_DATABASE
 from idwbench.runs.metrics import METRICS
@@ -38,9 +39,16 @@ OPTIONS = {
 _REPLAYED = ("stored", "new")
 
 
+def _results_to_change(db: str) -> idwbench.Results:
+    """Return a database that exists, with tables of this version; raises `ResultsError` in place of creating one."""
+    with suppress(OldResultsError):
+        idwbench.Results(db, read_only=True)
+    return idwbench.Results(db)
+
+
 def runs_tag(run: str, tag: str, remove: bool = False, db: str = DEFAULT_DATABASE) -> None:
     """Give a run a tag, by which --where finds it: '"best" in tags'."""
-    results = idwbench.Results(db)
+    results = _results_to_change(db)
     key = results.find_run(run).run_key
     results.tag([key], tag, remove=remove)
     echo(f"{key[:12]}: {results.find_run(key).tags or 'no tags'}")
@@ -48,7 +56,7 @@ def runs_tag(run: str, tag: str, remove: bool = False, db: str = DEFAULT_DATABAS
 
 def runs_note(run: str, text: str, db: str = DEFAULT_DATABASE) -> None:
     """Write a note on a run; it replaces an earlier note."""
-    results = idwbench.Results(db)
+    results = _results_to_change(db)
     key = results.find_run(run).run_key
     results.note([key], text)
     echo(f"{key[:12]}: {results.find_run(key).note or 'no note'}")
@@ -68,7 +76,7 @@ def runs_measure(
     """
     from idwbench.sweep.execution import unmeasured_runs
 
-    results = idwbench.Results(db, read_only=True)
+    results = _results_to_change(db)
     lacking = unmeasured_runs(results.load_runs(_selected_keys(results, runs, where, sweep, state)))
     if not lacking:
         return echo("all runs are measured already", err=True)
@@ -77,7 +85,7 @@ def runs_measure(
         echo(f"measured {done} of {count_label(len(lacking), 'run')}", err=True)
 
     with interruptible(lambda: "what was measured is stored; the same command continues"):
-        idwbench.measure_runs(idwbench.Results(db), lacking, data_dir, measured)
+        idwbench.measure_runs(results, lacking, data_dir, measured)
 
 
 def runs_rm(

@@ -1,8 +1,10 @@
 """`idwbench report`, `claims`, `figure` and `page`: what is made of stored runs."""
 
 import json
+import shutil
 
 import pytest
+from case_tables import VERSION_0_1_0
 from matplotlib.figure import Figure
 from stored_runs import query
 from typed import assert_one_line, files
@@ -55,6 +57,14 @@ def test_runs_of_an_older_version_that_lack_a_metric_are_measured_on_request(swe
     for words in ("measured 9 of 9 runs\n", "all runs are measured already\n"):
         assert swept("runs measure --sweep small").stderr == words
     assert swept("report --table small --metric coverage --format csv").stdout == plain
+
+
+def test_runs_of_a_database_of_an_older_version_are_measured_and_no_database_is_made_for_a_wrong_path(run, tmp_path):
+    shutil.copy(VERSION_0_1_0 / "idwbench.db", tmp_path / "old.db")
+    assert run("runs measure --db old.db").stderr == "measured 11 of 11 runs\n"
+    for words in ("measure", "tag abc best", "note abc text"):
+        assert_one_line(run(f"runs {words} --db nowhere/none.db"), 1, "nowhere/none.db: does not exist")
+    assert not (tmp_path / "nowhere").exists()
 
 
 @pytest.mark.slow
