@@ -48,7 +48,7 @@ class Evidence:
     def __init__(self, results: Results) -> None:
         """Read the runs of a database when they are asked for."""
         self.results = results
-        self._by_dataset: dict[str, dict[str, tuple[RunConfig, pandas.DataFrame]]] = {}
+        self._by_dataset: dict[str, dict[str, pandas.DataFrame]] = {}
 
     def metric(self, dataset: str, name: str, split: str = "train", **model: Any) -> Series:
         """Return a metric of one of the paper's models, whose name is that of the series.
@@ -73,7 +73,7 @@ class Evidence:
     def finished(self, dataset: str, **model: Any) -> pandas.DataFrame:
         """Return the complete and diverged runs of a model by seed, one for each."""
         config = run_config(dataset, **{**PAPER_PARAMETERS.get(model["method"], {}), **model})
-        return self._settings(dataset).get(_identity(config), (config, _NO_RUNS))[1]
+        return self._settings(dataset).get(_identity(config), _NO_RUNS)
 
     def best_metric(
         self, name: str, dataset: str, metric: str, split: str = "test", *, epochs: int | None = None, **model: Any
@@ -101,14 +101,12 @@ class Evidence:
         `settings` are those of `run_config`; what is not given has its default. Of several runs on one split that with
         the lowest seed counts.
         """
-        config = run_config(dataset, **settings)
-        wanted = (config.model.identity(), config.protocol.identity(), config.dataset.identity("seed"))
+        wanted = _identity(run_config(dataset, **settings), "seed")
         values: dict[int, float] = {}
-        for one, rows in self._settings(dataset).values():
-            if (one.model.identity(), one.protocol.identity(), one.dataset.identity("seed")) == wanted:
-                numbers = _series(name, rows, _column(rows, split, metric, in_percent=True)).values
-                if numbers:
-                    values[one.dataset.seed] = numbers[min(numbers)]
+        for rows in self.complete(dataset, lambda config: _identity(config, "seed") == wanted):
+            numbers = _series(name, rows, _column(rows, split, metric, in_percent=True)).values
+            if numbers:
+                values[rows.config.iloc[0].dataset.seed] = numbers[min(numbers)]
         return Series(name, values)
 
     def complete(
@@ -121,23 +119,21 @@ class Evidence:
             return all(getattr(has, name, has.parameters.get(name)) == value for name, value in model.items())
 
         settings = self._settings(dataset).values()
-        chosen = [rows for config, rows in settings if has_settings(config) and is_wanted(config)]
+        chosen = [rows for rows in settings if has_settings(rows.config.iloc[0]) and is_wanted(rows.config.iloc[0])]
         return [rows[rows.state == "complete"] for rows in chosen if "complete" in rows.state.values]
 
-    def _settings(self, dataset: str) -> dict[str, tuple[RunConfig, pandas.DataFrame]]:
-        """Return each setting with its complete and diverged runs, one for each seed, by its identity."""
+    def _settings(self, dataset: str) -> dict[str, pandas.DataFrame]:
+        """Return the complete and diverged runs of each setting, one for each seed, by its identity."""
         if dataset not in self._by_dataset:
             table = self.results.run_table(dataset=dataset, facts=())
             table = table[table.state.isin(RESULT_STATES)]
-            first = table.drop_duplicates("setting").set_index("setting").config
-            table = table.assign(
-                identity=table.setting.map({setting: _identity(config) for setting, config in first.items()}),
-                free=table.setting.map({setting: getattr(one.model, _FREE, 0) for setting, one in first.items()}),
-            )
-            by_seed = table.sort_values(["seed", "free", "run_key"])
-            groups = dict(iter(by_seed.drop_duplicates(["identity", "seed"], keep="last").groupby("identity")))
-            ordered = ((identity, groups[identity]) for identity in table.identity.unique())
-            self._by_dataset[dataset] = {identity: (rows.config.iloc[0], rows) for identity, rows in ordered}
+            configs = table.drop_duplicates("setting").set_index("setting").config
+            identities = table.setting.map(configs.map(_identity))
+            table = table.assign(free=table.setting.map(configs.map(lambda one: getattr(one.model, _FREE, 0))))
+            self._by_dataset[dataset] = {
+                identity: rows.sort_values(["seed", "free", "run_key"]).drop_duplicates("seed", keep="last")
+                for identity, rows in table.groupby(identities, sort=False)
+            }
         return self._by_dataset[dataset]
 
     def _arrays(self, run_key: str) -> Arrays:
@@ -148,8 +144,9 @@ class Evidence:
             return {}
 
 
-def _identity(config: RunConfig) -> str:
-    return "\n".join((config.dataset.identity(), config.model.identity(_FREE), config.protocol.identity()))
+def _identity(config: RunConfig, *of_data: str) -> str:
+    """Return what the runs of a model have in common, without some settings of the data."""
+    return "\n".join((config.dataset.identity(*of_data), config.model.identity(_FREE), config.protocol.identity()))
 
 
 def _column(rows: pandas.DataFrame, split: str, metric: str, *, in_percent: bool = False) -> pandas.Series[float]:

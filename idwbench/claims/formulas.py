@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -207,15 +208,14 @@ def _distances(inputs: Float, keys: Float) -> Float:
     return np.asarray(np.sqrt(((inputs[:, None] - keys) ** 2).sum(-1)))
 
 
-def _weights(method: str, inputs: Float, keys: Float, **parameters: float) -> Float:
+def _weights(method: str, inputs: Float, keys: Float, **parameters: Any) -> Float:
     """Return the package's weights (batch, prototypes) in float64."""
     import torch
 
-    from idwbench.attention.forward import attention_weights, scores
-    from idwbench.attention.scores import get_method
+    from idwbench.attention.forward import attend
 
-    found = scores(torch.from_numpy(inputs), torch.from_numpy(keys), method, **parameters)
-    return np.asarray(attention_weights(get_method(method), found).numpy())
+    each = torch.eye(len(keys), dtype=torch.float64)
+    return np.asarray(attend(torch.from_numpy(inputs), torch.from_numpy(keys), each, method, **parameters).numpy())
 
 
 def _scores(method: str, distances: Float, power: float, epsilon: float = EPSILON) -> tuple[Float, Float]:

@@ -106,13 +106,25 @@ def judge(evidence: Evidence, claim: Claim) -> Judgement:
 def claims_table(judgements: Sequence[Judgement]) -> Table:
     """Return a row for each claim; its records for JSON have all findings, with full precision."""
 
-    def column(name: str, text: Callable[[Judgement], str], options: Mapping[str, Any]) -> Column:
-        colours = [_COLOURS[one.verdict] for one in judgements] if name == "verdict" else ()
-        return Column(name, name, [*map(text, judgements)], name in ("#", "n"), colours=colours, **options)
+    def column(name: str, text: Callable[[Judgement], str], **options: Any) -> Column:
+        return Column(name, name, [*map(text, judgements)], **options)
 
+    colours = [_COLOURS[one.verdict] for one in judgements]
     return Table(
         title="",
-        columns=tuple(column(*one) for one in _COLUMNS),
+        columns=(
+            column("#", lambda one: str(one.claim.number), numeric=True),
+            column("claim", lambda one: one.claim.statement, share=0.16),
+            column("source", lambda one: one.claim.source),
+            column("kind", lambda one: one.claim.kind),
+            column("test", lambda one: one.claim.test, share=0.17, not_in=("rich",)),  # it is in the documentation
+            column("n", lambda one: f"{one.n:,}", numeric=True),
+            column("effect", lambda one: one.decisive.text, share=0.13),
+            column("verdict", lambda one: one.verdict, share=0.07, colours=colours),
+            column("because", _because, share=0.2, is_below=True),
+            # LaTeX has the sweeps in the notes.
+            column("sweep", lambda one: ", ".join(one.claim.sweep_files), share=0.1, not_in=("rich", "latex")),
+        ),
         groups=(None,) * len(judgements),
         notes=_notes(judgements),
         records=lambda: [*map(_record, judgements)],
@@ -124,21 +136,6 @@ def _because(judgement: Judgement) -> str:
     reason = judgement.reason
     sentence = f"{reason}." if reason and not reason.endswith(".") else reason
     return " ".join(filter(None, (sentence, *judgement.remarks)))
-
-
-# The test stands in the documentation; LaTeX has the sweeps in the notes.
-_COLUMNS: tuple[tuple[str, Callable[[Judgement], str], dict[str, Any]], ...] = (
-    ("#", lambda judgement: str(judgement.claim.number), {}),
-    ("claim", lambda judgement: judgement.claim.statement, {"share": 0.16}),
-    ("source", lambda judgement: judgement.claim.source, {}),
-    ("kind", lambda judgement: judgement.claim.kind, {}),
-    ("test", lambda judgement: judgement.claim.test, {"share": 0.17, "not_in": ("rich",)}),
-    ("n", lambda judgement: f"{judgement.n:,}", {}),
-    ("effect", lambda judgement: judgement.decisive.text, {"share": 0.13}),
-    ("verdict", lambda judgement: judgement.verdict, {"share": 0.07}),
-    ("because", _because, {"share": 0.2, "is_below": True}),
-    ("sweep", lambda one: ", ".join(one.claim.sweep_files), {"share": 0.1, "not_in": ("rich", "latex")}),
-)
 
 
 def _record(judgement: Judgement) -> dict[str, Any]:
