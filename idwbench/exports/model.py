@@ -77,8 +77,18 @@ def export_model(
         content = _onnx_content(found, results, data_dir)
     elif isinstance(found, StoredRun | PatchedNetwork):
         raise OutputError("a run of kind network can only be exported as .onnx")
+    elif chosen == "skops":
+        from idwbench.exports.skops_model import skops_content
+
+        content = skops_content(found)
+    elif chosen == "numpy":
+        from idwbench.exports.numpy_module import numpy_source
+
+        content = numpy_source(found).encode()
     else:
-        content = _content(found, chosen)
+        from idwbench.models.model_file import model_content
+
+        content = model_content(found, f".{chosen}")
     write_file(target, content, overwrite=overwrite)
 
 
@@ -155,20 +165,6 @@ def model_format(path: Path, format: ModelFormat | None = None) -> ModelFormat:
     if chosen in ("onnx", "skops"):
         require_package(chosen, chosen)
     return chosen
-
-
-def _content(model: SavedModel, format: ModelFormat) -> bytes:
-    if format in ("pt", "safetensors"):
-        from idwbench.models.model_file import model_content
-
-        return model_content(model, f".{format}")
-    if format == "skops":
-        from idwbench.exports.skops_model import skops_content
-
-        return skops_content(model)
-    from idwbench.exports.numpy_module import numpy_source
-
-    return numpy_source(model).encode()
 
 
 def _onnx_content(model: SavedModel | PatchedNetwork | StoredRun, results: Database, data_dir: Path | None) -> bytes:

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from idwbench.attention import scores
 from idwbench.attention.scores import log_patch_weight
 from idwbench.attention.slopes import slope_terms
-from idwbench.data.columns import Columns
 from idwbench.exports.array_model import ArrayModel, array_model, squared_distances
 from idwbench.models.array_weights import softmax
 from idwbench.models.model_card import CARD_NAME, card_text, saved_model_card
@@ -63,6 +62,7 @@ def numpy_source(model: SavedModel) -> str:
     flat = arrays.all_slopes
     slopes = {} if flat is None else dict(zip(_SLOPES, flat[:3], strict=True))
     targets = () if model.class_names else (("TARGET_MEAN", "mean"), ("TARGET_STD", "std"))
+    columns = [(one.name, one.categories, one.fill) for one in model.columns.columns] if model.columns else []
     return "\n".join(
         [
             _template("head").format(
@@ -88,7 +88,7 @@ def numpy_source(model: SavedModel) -> str:
             *(f"{name} = {getattr(scores, name)!r}" for name in _CONSTANTS if name in used),
             "",
             *(f"\n{_plain(inspect.getsource(function))}" for function in functions),
-            *([] if model.columns is None else [f"COLUMNS = {_columns(model.columns)!a}", _template("table")]),
+            *([f"COLUMNS = {columns!a}", _template("table")] if columns else []),
             _template("shared").format(
                 weighting=arrays.weighting.__name__,
                 score=_score(arrays),
@@ -99,11 +99,6 @@ def numpy_source(model: SavedModel) -> str:
             _template("explanation").format(outputs="predict" if targets else "logits"),
         ]
     )
-
-
-def _columns(columns: Columns) -> list[tuple[str, tuple[str, ...], float | str]]:
-    """Return the name of each column, its categories, and what stands for a missing value."""
-    return [(column.name, column.categories, column.fill) for column in columns.columns]
 
 
 def _template(name: str) -> str:

@@ -33,7 +33,7 @@ OPSET = 17  # of 2022, which the runtimes in use read
 # Rows and scale of the inputs that are traced, and of those with which the graph is compared: a loop over rows would
 # have been unrolled, and of an ``if`` one branch taken.
 _TRACED, _COMPARED = (3, 1.0), ((7, 1.0), (1, 0.01), (40, 100.0))
-_OPERATORS: dict[Any, str] = {
+_OPERATORS = {
     np.add: "Add",
     np.subtract: "Sub",
     np.multiply: "Mul",
@@ -101,18 +101,12 @@ class GraphArray(NDArrayOperatorsMixin):
         self.graph, self.name, self.shape = graph, name, tuple(shape)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
-        if method != "__call__" or options:
-            return NotImplemented
-        if ufunc is np.square:
-            return self.graph.add("Mul", self, self)
-        if ufunc is np.log1p:
-            return self.graph.add("Log", self + 1.0)
-        return self.graph.add(_OPERATORS[ufunc], *operands) if ufunc in _OPERATORS else NotImplemented
+        return self.__array_function__(ufunc, (), operands, options) if method == "__call__" else NotImplemented
 
     def __array_function__(self, function: Any, types: Any, operands: Any, options: Any) -> Any:
-        if function not in _FUNCTIONS:
-            return NotImplemented
-        return _FUNCTIONS[function](self.graph, *operands, **options)
+        if function in _OPERATORS:
+            return self.graph.add(_OPERATORS[function], *operands, **options)
+        return _FUNCTIONS[function](self.graph, *operands, **options) if function in _FUNCTIONS else NotImplemented
 
     def swapaxes(self, axis: int, other: int) -> GraphArray:
         """Return the transpose of a matrix, whose two axes are given."""
@@ -129,6 +123,8 @@ def _axes(*axes: int) -> NDArray[np.int64]:
 
 
 _FUNCTIONS: dict[Any, Callable[..., GraphArray]] = {
+    np.square: lambda graph, array: graph.add("Mul", array, array),
+    np.log1p: lambda graph, array: graph.add("Log", array + 1.0),
     np.sum: lambda graph, array, axis, keepdims=False: graph.add(
         "ReduceSum", array, _axes(axis), keepdims=int(keepdims)
     ),

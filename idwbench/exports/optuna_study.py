@@ -91,7 +91,7 @@ def _trials(groups: Sequence[Sequence[StoredRun]], metric: str, split: str) -> l
         trial = create_trial(
             state=state,
             value=fmean(numbers) if state == state.COMPLETE else None,
-            params={name: _parameter(own[name], axes[name]) for name in names},
+            params={name: str(own[name]) if hasattr(axes[name], "choices") else own[name] for name in names},
             distributions={name: axes[name] for name in names},
             user_attrs={"run_keys": [run.run_key for run in runs]},
         )
@@ -127,7 +127,3 @@ def _distribution(values: Sequence[Any]) -> BaseDistribution:
     if kinds == {int}:
         return IntDistribution(low, high, log=is_wide)
     return FloatDistribution(low, high, log=is_wide)
-
-
-def _parameter(value: Any, axis: BaseDistribution) -> Any:
-    return str(value) if hasattr(axis, "choices") else value
