@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from idwbench.errors import ConfigError, IdwbenchError, ResultsError, did_you_mean
+from idwbench.errors import ConfigError, IdwbenchError, did_you_mean
 from idwbench.files import check_output, make_folder, write_file
 from idwbench.report.labels import count_label
 from idwbench.results.records import RESULT_STATES, StoredRun
@@ -113,10 +113,17 @@ class Publication(BaseModel, frozen=True):
     claims: bool = False
     by_content: bool = False
 
-    def find(self, results: Results) -> dict[str, SweepRuns]:
-        """Return its complete and diverged runs by the name of the sweep."""
-        found = _runs_by_content if self.by_content else _runs_by_name
-        return {name: found(results, name) for name in self.sweeps}
+    def find(self, results: Results, name: str) -> SweepRuns:
+        """Return the complete and diverged runs of one of its sweeps, with any seed."""
+        if self.by_content:
+            planned = plan(read_sweep(shipped_sweeps()[name]))  # of one data set
+            keys, settings = {run.run_key for run in planned}, {run.setting_key for run in planned}
+            runs = results.find_runs(dataset=planned[0].dataset_label)
+            runs = [run for run in runs if run.config.setting_key in settings]
+        else:
+            runs = results.find_runs(sweep=name) if name in results.names()[0] else []
+            keys = {run.run_key for run in runs}
+        return SweepRuns(name, [run for run in runs if run.state in RESULT_STATES], frozenset(keys))
 
 
 @cache
@@ -124,24 +131,6 @@ def publications() -> dict[str, Publication]:
     """Return the publications by name."""
     with as_file(files("idwbench.publications").joinpath("publications.yaml")) as path:
         return {name: Publication(name=name, **parts) for name, parts in read_yaml(path).content.items()}
-
-
-def _runs_by_content(results: Results, name: str) -> SweepRuns:
-    """Return the runs with settings of a shipped sweep, which has one data set, and any seed."""
-    planned = plan(read_sweep(shipped_sweeps()[name]))
-    settings = {run.setting_key for run in planned}
-    runs = results.find_runs(dataset=planned[0].dataset_label, states=RESULT_STATES)
-    stored = [run for run in runs if run.config.setting_key in settings]
-    return SweepRuns(name, stored, frozenset(run.run_key for run in planned))
-
-
-def _runs_by_name(results: Results, name: str) -> SweepRuns:
-    try:
-        runs = results.find_runs(sweep=name)
-    except ResultsError:  # no sweep of that name
-        runs = []
-    stored = [run for run in runs if run.state in RESULT_STATES]
-    return SweepRuns(name, stored, frozenset(run.run_key for run in runs))
 
 
 @dataclass(frozen=True)
@@ -199,7 +188,7 @@ def write_publication(
     others = [target / other for other in (*(("claims.md", "claims.json") if publication.claims else ()), "README.md")]
     for path in [*(path for item in publication.items for path in item.paths(target, figure_format)), *others]:
         check_output(path, overwrite=overwrite)
-    sweeps = publication.find(results)
+    sweeps = {name: publication.find(results, name) for name in publication.sweeps}
     gaps = [Gap(name, sweep.problem, sweep.file) for name, sweep in sweeps.items() if sweep.problem is not None]
     files: list[Path] = []
     made: list[tuple[Item, Path]] = []
