@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
+from typing import Any
 
 import numpy as np
 import pandas
@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from idwbench.attention.scores import METHODS
 from idwbench.errors import ConfigError
-from idwbench.figures import lines
-from idwbench.figures.lines import DASHES, Axis, Line, Panel, PanelRow, Style
+from idwbench.figures.lines import DASHES, Axis, Look, draw_lines, place_looks
 from idwbench.figures.runs import Selection, best_rows, row_labels
-from idwbench.figures.style import CLASS_COLOURS, QUIET, class_colour, method_colour
+from idwbench.figures.style import QUIET, method_colour
 from idwbench.report.frame import Row
 from idwbench.report.labels import constants_title, count_label, metric_label, sortable, varying_settings
 from idwbench.report.summaries import Section, section_headers
@@ -36,14 +35,15 @@ __all__ = [
 
 _MOST_PANELS, _MOST_LINES, _MOST_LAYERS = 4, 10, 5
 _AXES = {
-    "score_variance": Axis("variance of scores", base=10),
+    "score_variance": Axis("variance of scores", base=10, centre="geometric mean"),
     "weight_entropy": Axis("entropy in nats"),
-    "gradient_norm": Axis("gradient", base=10),
-    "score_gradient_norm": Axis("gradient by scores", base=10),
+    "gradient_norm": Axis("gradient", base=10, centre="geometric mean"),
+    "score_gradient_norm": Axis("gradient by scores", base=10, centre="geometric mean"),
 }
 _OF_KERNELS = ("method", "bandwidth", "power", "epsilon")
 
-Points = dict[str, list[CurvePoint]]
+# A table of points, with looks by label and axes by measure.
+Curves = tuple[pandas.DataFrame, dict[str, Look], dict[str, Axis]]
 
 
 def curves_figure(selection: Selection) -> Figure:
@@ -52,15 +52,14 @@ def curves_figure(selection: Selection) -> Figure:
     Raises:
         ConfigError: no complete run has a learning curve.
     """
-    rows, source = collect_curves(selection)
-    return lines.draw_rows(rows, Axis("epoch"), [source])
+    (table, looks, axes), source = collect_curves(selection)
+    return draw_lines(table, looks, Axis("epoch"), axes, [source])
 
 
-def collect_curves(selection: Selection) -> tuple[list[PanelRow], str]:
-    """Return the rows of panels, and the data set and protocol if there is one.
+def collect_curves(selection: Selection) -> tuple[Curves, str]:
+    """Return the table of points with looks and axes, see `draw_lines`, and the data set and protocol if there is one.
 
-    There is a row for each metric, a panel for each number of prototypes, and a line for each setting, whose values
-    (seeds, epochs) are NaN where a run has none.
+    There is a measure for each metric, a panel for each number of prototypes, and a line for each setting.
 
     Raises:
         ConfigError: no complete run has a learning curve.
@@ -73,69 +72,68 @@ def collect_curves(selection: Selection) -> tuple[list[PanelRow], str]:
         others = count_label(len(more), "other data set or protocol")
         selection.leave_out(f"{others}, beginning with {more[0].title}")
     sections = sections[:_MOST_PANELS]
-    rows = [row for section in sections for row in _rows(selection, section, points, has_heading=len(sections) > 1)]
-    if not rows:
-        raise ConfigError("no run to draw has a learning curve")
-    return rows, sections[0].title if len(sections) == 1 else ""
-
-
-def _rows(selection: Selection, section: Section, points: Points, *, has_heading: bool) -> list[PanelRow]:
-    models = [row for row in section.rows if row.n]
-    styles = _styles([(row.model.method, _label(row.model)) for row in models])
-    omitted = [label for label in dict.fromkeys(_label(row.model) for row in models) if label not in styles]
+    rows = [row for section in sections for row in section.rows if row.n]
+    looks = _looks([(row.model.method, _label(row.model)) for row in rows])
+    omitted = [label for label in dict.fromkeys(_label(row.model) for row in rows) if label not in looks]
     if omitted:
         shown = f"{omitted[0]}{', …' if omitted[1:] else ''}"
         selection.leave_out(f"{count_label(len(omitted), 'setting')} ({shown})")
-    counts = sorted({row.model.prototypes for row in models})
+    axes = {axis.label: axis for section in sections for axis in _measures(section).values()}
+    tables = [_points(selection, section, points, looks) for section in sections]
+    table = pandas.concat(tables) if tables else pandas.DataFrame(columns=["panel"])
+    if table.empty:
+        raise ConfigError("no run to draw has a learning curve")
+    is_one = len(sections) == 1
+    return (table.assign(block="") if is_one else table, looks, axes), sections[0].title if is_one else ""
+
+
+def _measures(section: Section) -> dict[tuple[str, str], Axis]:
+    """Return the axes by split and metric."""
+    metric = HEADLINES[section.config.dataset.task]
+    test = Axis(f"test {metric_label(metric.name).replace(' (lower is better)', '')}", metric.percent)
+    return {("test", metric.name): test, ("train", "loss"): Axis("training loss", base=10)}
+
+
+def _points(
+    selection: Selection, section: Section, points: Mapping[str, list[CurvePoint]], looks: Mapping[str, Look]
+) -> pandas.DataFrame:
+    """Return the points of lines with several epochs."""
+    rows = [row for row in section.rows if row.n and _label(row.model) in looks]
+    counts = sorted({row.model.prototypes for row in rows})
     if counts[_MOST_PANELS:]:
         selection.leave_out(f"{', '.join(map(str, counts[_MOST_PANELS:]))} prototypes")
-    metric = HEADLINES[section.config.dataset.task]
-    label = f"test {metric_label(metric.name).replace(' (lower is better)', '')}"
-    rows: list[PanelRow] = []
-    for which, axis in (
-        (("test", metric.name), Axis(label, metric.percent)),
-        (("train", "loss"), Axis("training loss", base=10)),
-    ):
-        panels = []
-        for count in counts[:_MOST_PANELS]:
-            title = count_label(count, "prototype") if count else "without prototypes" if any(counts) else ""
-            chosen = [row for row in models if row.model.prototypes == count and _label(row.model) in styles]
-            panels.append(Panel(title, [line for row in chosen for line in _curves(row, points, which, styles)]))
-        if any(panel.lines for panel in panels):
-            rows.append(PanelRow(section.title if has_heading and not rows else "", axis, panels))
-    return rows
+    without = "without prototypes" if any(counts) else ""
+    titles = {count: count_label(count, "prototype") if count else without for count in counts[:_MOST_PANELS]}
+    found = [
+        (section.title, axis.label, titles[row.model.prototypes], _label(row.model), point.epoch, seed, value)
+        for which, axis in _measures(section).items()
+        for row in rows
+        if row.model.prototypes in titles
+        for seed, run in enumerate(row.complete)
+        for point in points[run.run_key]
+        if (value := point.values.get(which)) is not None
+    ]
+    table = pandas.DataFrame(found, columns=["block", "measure", "panel", "label", "x", "seed", "value"])
+    table = table[np.isfinite(table.value)]
+    return table[table.groupby(["measure", "panel", "label"]).x.transform("nunique") > 1]
 
 
-def _styles(labelled: Sequence[tuple[str, str]]) -> dict[str, Style]:
-    """Return colour and dash of as many labels, given with their methods, as there are styles for.
+def _looks(labelled: Sequence[tuple[str, str]]) -> dict[str, Look]:
+    """Return the looks of as many labels, given with their methods, as there are.
 
     The colour is that of the method, of which each setting has a dash. If there is one method, or if models have other
     names than those of methods of attention, each setting has a colour.
     """
-    labels = list(dict.fromkeys(labelled))
-    methods = {method for method, _ in labels}
-    if methods <= METHODS.keys() and (len(methods) > 1 or len(labels) == 1):
-        styles: dict[str, Style] = {}
-        for method, group in groupby(sorted(labels, key=lambda label: label[0]), key=lambda label: label[0]):
-            styles |= {label: (method_colour(method), dash) for (_, label), dash in zip(group, DASHES, strict=False)}
-        return styles
-    colours = [(class_colour(place), dash) for dash in DASHES for place in range(len(CLASS_COLOURS))]
-    return {label: style for (_, label), style in zip(labels, colours, strict=False)}
+    table = pandas.DataFrame(labelled, columns=["method", "label"]).drop_duplicates()
+    methods = {*table.method}
+    if methods <= METHODS.keys() and (len(methods) > 1 or len(table) == 1):
+        known = zip(table.method, table.label, table.groupby("method").cumcount(), strict=True)
+        return {label: Look(method_colour(method), DASHES[n]) for method, label, n in known if n < len(DASHES)}
+    return place_looks(table.label)
 
 
 def _label(model: ModelConfig) -> str:
     return " ".join(filter(None, (model.method, model.versioned_label)))
-
-
-def _curves(row: Row, points: Points, which: tuple[str, str], styles: Mapping[str, Style]) -> list[Line]:
-    """Return the line of a model with several epochs: the values of all seeds, NaN where a run has none."""
-    found = (
-        (_label(row.model), point.epoch, seed, point.values[which])
-        for seed, run in enumerate(row.complete)
-        for point in points[run.run_key]
-        if which in point.values
-    )
-    return [line for line in lines.lines_of(found, styles) if len(line.x) > 1 and np.isfinite(line.values).any()]
 
 
 def layer_statistics_figure(selection: Selection) -> Figure:
@@ -157,26 +155,20 @@ def layer_statistics_figure(selection: Selection) -> Figure:
         for label, row in zip(labels, rows, strict=True)
         for seed, run in enumerate(row.complete)
     )
-    table = table[np.isfinite(table.value)]
-    scored = {*table[table.statistic == "score_variance"].layer}
-    layers = [layer for layer in table.layer.unique() if layer in scored or not scored]
+    # A statistic that is 0 has no logarithm: the gradient of values that do not depend on the scores.
+    table = table[np.isfinite(table.value) & ((table.value > 0) | (table.measure == "weight_entropy"))]
+    scored = {*table[table.measure == "score_variance"].panel}
+    layers = [layer for layer in table.panel.unique() if layer in scored or not scored]
     selection.leave_out(f"layers {', '.join(layers[_MOST_LAYERS:])}" if layers[_MOST_LAYERS:] else "")
-    styles, drawn = lines.place_styles(labels), []
-    for name, axis in _AXES.items():
-        # A statistic that is 0 has no logarithm: the gradient of values that do not depend on the scores.
-        is_geometric = axis.base is not None
-        own = table[(table.statistic == name) & ((table.value > 0) | (not is_geometric))]
-        panels = []
-        for layer in layers[:_MOST_LAYERS]:
-            panels.append(Panel(layer, lines.lines_of(own[own.layer == layer], styles, geometric=is_geometric)))
-        drawn += [PanelRow("", axis, panels)] if any(panel.lines for panel in panels) else []
+    table = table[table.panel.isin(layers[:_MOST_LAYERS])]
+    table = table.sort_values("measure", key=lambda names: names.map([*_AXES].index), kind="stable")
     caption = (
-        f"{section.title}; of the entropy the mean itself; gradient: norm of that of a batch's mean loss by all "
+        f"{section.title}; gradient: norm of that of a batch's mean loss by all "
         "parameters of the layer, and by those that act through the scores alone"
     )
     # 0 and the powers of ten.
     ticks = [step for step in sorted({*table.x}) if step == 0 or step == 10 ** (len(str(step)) - 1)]
-    return lines.draw_rows(drawn, Axis("updates", base=10, ticks=ticks), [caption], height=1.9)
+    return draw_lines(table, place_looks(labels), Axis("updates", base=10, ticks=ticks), _AXES, [caption], height=1.9)
 
 
 def _measured(arrays: Mapping[str, NDArray[np.generic]]) -> pandas.DataFrame:
@@ -185,8 +177,8 @@ def _measured(arrays: Mapping[str, NDArray[np.generic]]) -> pandas.DataFrame:
     tables = []
     for name in LAYER_STATISTICS:
         values = pandas.DataFrame(np.asarray(arrays[f"statistics.{name}"], np.float64), steps, layers)
-        long = values.rename_axis("x").melt(var_name="layer", ignore_index=False).reset_index()
-        tables.append(long.assign(statistic=name))
+        long = values.rename_axis("x").melt(var_name="panel", ignore_index=False).reset_index()
+        tables.append(long.assign(measure=name))
     return pandas.concat(tables)
 
 
@@ -210,39 +202,42 @@ def prototypes_needed_figure(selection: Selection) -> Figure:
     chosen = best_rows(networks, metric.name, tuple(Protocol.model_fields))
     chosen.sort(key=lambda row: sortable({"method": row.model.method}))
     labels = row_labels(chosen)
-    styles = _styles([(row.model.method, label) for row, label in zip(chosen, labels, strict=True)])
-    points = (
-        (label, row.model.prototypes, seed, value)
-        for row, label in zip(chosen, labels, strict=True)
-        if label in styles
-        for seed, value in row.statistics[split].values.items()
+    looks = _looks([(row.model.method, label) for row, label in zip(chosen, labels, strict=True)])
+    learned = pandas.DataFrame(
+        (
+            (label, row.model.prototypes, seed, value)
+            for row, label in zip(chosen, labels, strict=True)
+            if label in looks
+            for seed, value in row.statistics[split].values.items()
+        ),
+        columns=["label", "x", "seed", "value"],
     )
-    learned = lines.lines_of(points, styles)
-    counts = sorted({int(count) for line in learned for count in line.x})
+    counts = sorted({*learned.x})
     limit, kernel = memory.statistics[split], memory.config.model
     names = (kernel.method.replace("_kernel", " kernel"), kernel.parameters_label.split(", initialisation")[0])
     label = f"all data: {', '.join(filter(None, names))}"
-    on_all_data = ((label, count, seed, value) for count in counts for seed, value in limit.values.items())
-    all_data = lines.lines_of(on_all_data, {label: (QUIET, "--")})
+    on_all_data = pandas.DataFrame({"label": label, "seed": limit.values.keys(), "value": limit.values.values()})
     varying = varying_settings([group.settings for group in networks])
     constants = constants_title([group.config for group in networks], (*varying, "prototypes", "dataset_seed"))
     of_data = "seeds are those of the data" if memory.data_seeds else ""
     # Points of equal counts stand beside each other.
-    shifts = [1.02 ** (2 * place - len(learned) + 1) for place in range(len(learned))]
-    drawn = [replace(line, x=shift * line.x, markers=True) for line, shift in zip(learned, shifts, strict=True)]
+    place = learned.label.map([*looks].index)
+    beside = learned.assign(x=learned.x * 1.02 ** (2 * place - len(looks) + 1))
+    table = pandas.concat([on_all_data.merge(pandas.Series(counts, name="x"), how="cross"), beside])
+    looks = {label: Look(QUIET, "--"), **{name: replace(look, marker="o") for name, look in looks.items()}}
     x = Axis("number of learned prototypes", base=2, limits=(counts[0] / 1.25, counts[-1] * 1.25), ticks=counts)
     y = Axis(f"{split} {metric_label(metric.name)}", metric.percent)
     captions = [of_data, _answer(learned, limit.mean, metric.higher_is_better), constants]
-    return lines.draw_rows([PanelRow("", y, [Panel("", [*all_data, *drawn])])], x, captions, height=3.2)
+    return draw_lines(table, looks, x, y, captions, height=3.2)
 
 
-def _answer(learned: Sequence[Line], limit: float, higher_is_better: bool) -> str:
+def _answer(learned: pandas.DataFrame, limit: float, higher_is_better: bool) -> str:
     """Return the smallest number of prototypes of each line whose mean is at least as good as a limit."""
     words = []
-    for line in learned:
-        x, means, *_ = lines.line_spread(line)
-        enough = x[means >= limit if higher_is_better else means <= limit]
-        words.append(f"{line.label}: {f'{enough[0]:g}' if enough.size else 'none of these'}")
+    for label, line in learned.groupby("label", sort=False):
+        means = line.groupby("x").value.mean()
+        enough = means[means >= limit if higher_is_better else means <= limit].index
+        words.append(f"{label}: {f'{enough[0]:g}' if enough.size else 'none of these'}")
     return "fewest prototypes whose mean is at least as good as with all data: " + "; ".join(words)
 
 
@@ -255,23 +250,24 @@ def accuracy_by_length_figure(selection: Selection) -> Figure:
     sections = selection.sections(selection.of_kind("sequence_to_sequence"))
     rows = [(section, row) for section in sections for row in section.rows if row.n]
     labels = row_labels([row for _, row in rows])
-    styles = lines.place_styles(selection.first([*dict.fromkeys(labels)], _MOST_LINES, "other model"))
-    panels = []
+    looks = place_looks(selection.first([*dict.fromkeys(labels)], _MOST_LINES, "other model"))
+    points: list[tuple[Any, ...]] = []
     for header, section in zip(section_headers(sections), sections, strict=True):
         config = section.config.dataset
         assert isinstance(config, SequencePairsConfig)
-        own = [(row, label) for (of, row), label in zip(rows, labels, strict=True) if of is section and label in styles]
-        points = (point for row, label in own for point in _by_length(selection, row, label))
-        panels.append(Panel(f"{header} ({config.shortest} to {config.longest})", lines.lines_of(points, styles)))
-    shown = selection.first(panels, _MOST_PANELS, "other data set or protocol")
+        title = f"{header} ({config.shortest} to {config.longest})"
+        own = [(row, label) for (of, row), label in zip(rows, labels, strict=True) if of is section and label in looks]
+        points += [(title, label, *point) for row, label in own for point in _by_length(selection, row)]
+    table = pandas.DataFrame(points, columns=["panel", "label", "x", "seed", "value"])
+    shown = selection.first([*table.panel.unique()], _MOST_PANELS, "other data set or protocol")
     x, y = Axis("letters of the source"), Axis("exact match in %", percent=True, limits=(-2, 102))
     caption = ["in brackets the lengths of the training"]
-    return lines.draw_rows([PanelRow("", y, shown)], x, caption, shared=True, height=2.6)
+    return draw_lines(table[table.panel.isin(shown)], looks, x, y, caption, columns=_MOST_PANELS, height=2.6)
 
 
-def _by_length(selection: Selection, row: Row, label: str) -> Iterator[tuple[str, float, int, float]]:
-    """Yield the exact match of the seeds of a model by length."""
+def _by_length(selection: Selection, row: Row) -> Iterator[tuple[float, int, float]]:
+    """Yield length, seed and exact match of a model."""
     for run in row.complete:
         arrays = selection.store.load_arrays(run.run_key)
         for length, value in zip(arrays["lengths"], arrays["exact_match_by_length"], strict=True):
-            yield label, float(length), run.config.seed, float(value)
+            yield float(length), run.config.seed, float(value)

@@ -6,13 +6,14 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas
 from matplotlib.figure import Figure
 from scipy.special import expit
 
 from idwbench.attention.kernels import KERNELS
 from idwbench.attention.scores import get_method
 from idwbench.errors import NoNeighboursWarning
-from idwbench.figures.lines import Axis, Line, Panel, PanelRow, draw_rows
+from idwbench.figures.lines import Axis, Look, draw_lines
 from idwbench.figures.style import INK, QUIET, RULE, class_colour, method_colour, new_page, style_axes
 from idwbench.models.kernel_regression import kernel_regression, kernel_weights
 
@@ -46,7 +47,7 @@ def _draw_weights(power: float, which: str) -> Figure:
     from idwbench.attention.forward import scores
 
     distance = np.linspace(0.0, 5.0, 1001)
-    query, lines = torch.zeros(1, 1, dtype=torch.float64), []
+    query, tables, looks = torch.zeros(1, 1, dtype=torch.float64), [], {}
     for method, (dash, formula) in _SCORES.items():
         given = {"power": 2.0 if method == "neg_dist" else power, "epsilon": EPSILON, "sigma_squared": 2.0}
         parameters = {one.name: given[one.name] for one in get_method(method).parameters}
@@ -55,10 +56,11 @@ def _draw_weights(power: float, which: str) -> Figure:
         *first, second = scores(query, torch.from_numpy(keys)[:, None], method, **parameters)[0].tolist()
         label = f"{method}:  {formula.format(d='d²' if power == 2 else 'd')}"
         weight = expit(np.subtract(first, second))  # the softmax of two scores
-        lines.append(Line(label, method_colour(method), dash, distance, weight))
+        tables.append(pandas.DataFrame({"label": label, "x": distance, "value": weight}))
+        looks[label] = Look(method_colour(method), dash)
     caption = f"two keys, the second at distance 1; weights are the softmax of the scores; ε = {EPSILON:g}; {which}"
     x, y = Axis("distance d of the first key", limits=(0, 5)), Axis("weight of the first key", limits=(-0.02, 1.04))
-    figure = draw_rows([PanelRow("", y, [Panel("", lines)])], x, [caption], height=3.2)
+    figure = draw_lines(pandas.concat(tables), looks, x, y, [caption], height=3.2)
     # All weights are ½ at distance 1.
     figure.axes[0].axhline(0.5, color=RULE, linewidth=0.9, zorder=1)
     figure.axes[0].axvline(1.0, color=RULE, linewidth=0.9, zorder=1)
@@ -68,20 +70,21 @@ def _draw_weights(power: float, which: str) -> Figure:
 def kernels_figure() -> Figure:
     """The kernels of kernel regression against the distance."""
     distance = np.linspace(0.0, 3.0, 601)
-    lines = []
+    tables, looks = [], {}
     for place, kernel in enumerate(KERNELS.values()):
         if kernel.has_bandwidth:
             value = np.asarray(kernel.weights(np.concatenate([[0.0], distance**2])[None], {"bandwidth": 1.0})[0, 1:])
         else:
             value = 1 / np.maximum(distance, 1e-3) ** 2
-        label, dash = f"{kernel.name}:  {kernel.formula}", _DASHES[place % len(_DASHES)]
-        lines.append(Line(label, class_colour(place), dash, distance, value))
+        label = f"{kernel.name}:  {kernel.formula}"
+        tables.append(pandas.DataFrame({"label": label, "x": distance, "value": value}))
+        looks[label] = Look(class_colour(place), _DASHES[place % len(_DASHES)])
     x, y = (
         Axis("distance d in bandwidths h", limits=(0, 3)),
         Axis("weight before division by the sum", limits=(-0.02, 1.5)),
     )
     caption = "shepard with p = 2 and ε = 0, which has no bandwidth"
-    return draw_rows([PanelRow("", y, [Panel("", lines)])], x, [caption], height=3.2)
+    return draw_lines(pandas.concat(tables), looks, x, y, [caption], height=3.2)
 
 
 def kernel_regression_figure() -> Figure:

@@ -1,110 +1,49 @@
-"""The primitive of figures of lines over seeds: their tidy data, and panels of them."""
+"""The primitive of figures of lines over seeds: panels of one tidy table of points.
+
+A row of the table is one point: its `label`, `x` and `value`, and where there are several its `seed`, the title of its
+`panel`, its `measure`, which names the axis of values, and the heading of its `block` of panels. Points without a seed
+are those of a formula. If the table has an `x_value` by seed, its mean with error bars stands for x.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import pandas
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis as MatplotlibAxis
 from matplotlib.axis import XAxis
-from matplotlib.figure import Figure, SubFigure
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
-from numpy.typing import NDArray
 
-from idwbench.figures.style import INK, PAPER, QUIET, class_colour, new_page, seeds_label, style_axes
+from idwbench.figures import style
+from idwbench.figures.style import CLASS_COLOURS, INK, PAPER, QUIET, class_colour
 
-__all__ = [
-    "DASHES",
-    "Axis",
-    "Line",
-    "Panel",
-    "PanelRow",
-    "Style",
-    "draw_block",
-    "draw_rows",
-    "legend_handles",
-    "line_spread",
-    "lines_of",
-    "panel_rows",
-    "place_styles",
-    "spread_caption",
-]
+__all__ = ["DASHES", "Axis", "Look", "draw_lines", "line_spread", "place_looks"]
 
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":")
 _WIDTH, _HEIGHT, _TITLE, _AXIS = 10.0, 2.0, 0.3, 0.45  # inches: of a figure, and the heights of a row of panels
 _FEW = 3  # number of lines of a panel up to which their range is drawn too
 _DECADES = 2.0  # range of a logarithmic axis up to which it has ticks between powers of its base
-
-Floats = NDArray[np.float64]
-Style = tuple[str, Any]  # colour and dash
+_COLUMNS: dict[str, Any] = {"block": "", "measure": "", "panel": "", "seed": np.nan}  # of tables that lack them
 
 
 @dataclass(frozen=True)
-class Line:
-    """The values (seeds, n) of one setting at each x (n,), NaN where a seed has none; or those (n,) of a formula.
+class Look:
+    """How the line of a label is drawn.
 
     Attributes:
-        label: That in the legend, or none.
         dash: A style of matplotlib; ``none`` for points alone.
-        markers: Whether points have error bars instead of a band.
-        geometric: Whether mean and standard deviation are those of the logarithms.
-        quartiles: Whether median and quartiles stand for mean and standard deviation, at each x that at least half of
-            the seeds have.
-        marker: That of points.
-        x_values: The values (seeds, n) of x by seed, whose mean with error bars then stands for x.
+        marker: That of points with error bars, which stand for a band; or none.
     """
 
-    label: str
     colour: str
-    dash: Any
-    x: NDArray[np.number]
-    values: NDArray[np.floating]
-    markers: bool = False
-    geometric: bool = False
-    quartiles: bool = False
-    marker: str = "o"
-    x_values: NDArray[np.floating] | None = None
-
-
-def lines_of(
-    points: Iterable[tuple[str, float, int, float]] | pandas.DataFrame, styles: Mapping[str, Style], **options: Any
-) -> list[Line]:
-    """Return a line for each label, in the order of their first points; of several at one x and seed the last counts.
-
-    Args:
-        points: Label, x, seed and value of each, or a table with these columns.
-        styles: Colour and dash by label.
-        options: Those of `Line`.
-    """
-    table = pandas.DataFrame(points, columns=["label", "x", "seed", "value"])
-    table = table.drop_duplicates(["label", "x", "seed"], keep="last")
-    lines = []
-    for label, own in table.groupby("label", sort=False):
-        values = own.pivot(index="seed", columns="x", values="value")
-        x = values.columns.to_numpy(np.float64)
-        lines.append(Line(str(label), *styles[str(label)], x, values.to_numpy(np.float64), **options))
-    return lines
-
-
-def place_styles(labels: Sequence[str], *, markers: bool = False) -> dict[str, Style]:
-    """Return colour and dash of each label by its place; lines of points have no dash."""
-    return {
-        label: (class_colour(place), "none" if markers else DASHES[place // 5 % len(DASHES)])
-        for place, label in enumerate(labels)
-    }
-
-
-@dataclass(frozen=True)
-class Panel:
-    """Lines between the same axes."""
-
-    title: str
-    lines: Sequence[Line]
+    dash: Any = "-"
+    marker: str = ""
 
 
 @dataclass(frozen=True)
@@ -117,6 +56,8 @@ class Axis:
         linear: The number up to which it is linear, logarithmic beyond, or none.
         limits: The least and the largest number; None is as the data have it.
         ticks: Numbers with ticks; by default a few.
+        centre: What a line is over the seeds: their mean, or that of the logarithms, with the standard deviation around
+            it; or the median with the quartiles, at each x that at least half of the seeds have.
     """
 
     label: str
@@ -125,172 +66,200 @@ class Axis:
     linear: float | None = None
     limits: tuple[float | None, float | None] = (None, None)
     ticks: Sequence[float] = ()
+    centre: Literal["mean", "geometric mean", "median"] = "mean"
 
 
-@dataclass(frozen=True)
-class PanelRow:
-    """Panels with one axis of values; a heading begins a new block of rows with the same axis below."""
-
-    heading: str
-    y: Axis
-    panels: Sequence[Panel]
+Looks = Mapping[str, Look]
 
 
-def line_spread(line: Line) -> tuple[Floats, Floats, Floats, Floats, Floats]:
-    """Return x, mean, the mean ∓ sample standard deviation within the range of the seeds, and the number of seeds.
+def place_looks(labels: Sequence[str], *, points: bool = False) -> dict[str, Look]:
+    """Return looks by the places of labels, of which 40 differ; further labels have none.
 
-    They have the x at which a seed has a value. Within the range a recall is not above 1, and a logarithmic axis has no
-    numbers below 0.
+    Each ten have the ten colours, and each five a dash. Points have colours alone.
     """
-    values = np.atleast_2d(np.asarray(line.values, np.float64))
-    table = pandas.DataFrame(values, columns=np.asarray(line.x, np.float64))
-    table = table.replace([np.inf, -np.inf], np.nan)
-    if line.quartiles:
-        table = table.loc[:, table.count() >= len(table) / 2].reindex(columns=table.columns)
-        spread = [table.quantile(share) for share in (0.5, 0.25, 0.75)]
-    else:
-        table = table.loc[:, table.notna().any()]
-        table = np.log(table) if line.geometric else table
-        mean, std = table.mean(), table.std().fillna(0.0)
-        spread = [mean, (mean - std).clip(lower=table.min()), (mean + std).clip(upper=table.max())]
-        spread = [np.exp(numbers) for numbers in spread] if line.geometric else spread
-    middle, below, above, n = (numbers.to_numpy(np.float64) for numbers in (*spread, table.count()))
-    return table.columns.to_numpy(np.float64), middle, below, above, n
+    numbers = range(len(DASHES) * len(CLASS_COLOURS))
+    looks = (Look(class_colour(n), DASHES[(n // 5 + n // 20) % len(DASHES)]) for n in numbers)
+    if points:
+        looks = (Look(look.colour, "none", "o") for look in looks)
+    return dict(zip(labels, looks, strict=False))
 
 
-def _draw_line(axes: Axes, line: Line, factor: float = 1.0, *, with_range: bool = False) -> None:
-    """Draw the mean over seeds with a band, or with error bars; `with_range` adds a light band of all seeds."""
-    x, mean, below, above, n = line_spread(line)
-    mean, below, above = (factor * numbers for numbers in (mean, below, above))
-    size = 2.5 if line.quartiles else 4
-    style: dict[str, Any] = {"color": line.colour, "linestyle": line.dash, "label": line.label, "markersize": size}
-    if line.markers:
-        errors, x_errors = np.stack([mean - below, above - mean]), None
-        style |= {"linewidth": 1.8, "marker": line.marker, "capsize": 2, "elinewidth": 1}
-        if line.x_values is not None:
-            style |= {"markeredgecolor": PAPER, "markersize": 6, "capsize": 0}  # points may lie on each other
-            _, x, low, high, _ = line_spread(replace(line, values=line.x_values))
-            x_errors = np.stack([x - low, high - x])
-        axes.errorbar(x, mean, errors, x_errors, **style)
+def line_spread(line: pandas.DataFrame, y: Axis) -> pandas.DataFrame:
+    """Return by x the `middle` of a line, the ends `low` and `high` of its band, its range `least` to `most`, and `n`.
+
+    The band is the mean ∓ sample standard deviation within the range of the seeds, so that a recall is not above 1, and
+    a logarithmic axis has no numbers below 0; or the quartiles. Means have the x at which a seed has a value.
+    """
+    values = line.value.replace([np.inf, -np.inf], np.nan)
+    by_x = (np.log(values) if y.centre == "geometric mean" else values).groupby(line.x)
+    spread = by_x.agg(middle="mean", std="std", least="min", most="max", n="count").fillna({"std": 0.0})
+    if y.centre == "median":
+        quartiles = {name: by_x.quantile(share) for name, share in (("middle", 0.5), ("low", 0.25), ("high", 0.75))}
+        return spread.assign(**quartiles).where(spread.n >= line.seed.nunique() / 2).fillna({"n": 0})
+    spread = spread[spread.n > 0]
+    spread["low"] = (spread["middle"] - spread["std"]).clip(lower=spread["least"])
+    spread["high"] = (spread["middle"] + spread["std"]).clip(upper=spread["most"])
+    ends = ["middle", "low", "high", "least", "most"]
+    return spread.assign(**np.exp(spread[ends])) if y.centre == "geometric mean" else spread
+
+
+def _draw_line(axes: Axes, line: pandas.DataFrame, look: Look, y: Axis, *, has_range: bool) -> None:
+    """Draw the middle over seeds with a band, or with error bars; `has_range` adds a light band of all seeds."""
+    spread, factor = line_spread(line, y), 100.0 if y.percent else 1.0
+    x, n = spread.index.to_numpy(), spread["n"].to_numpy()
+    middle, low, high = (factor * spread[name].to_numpy() for name in ("middle", "low", "high"))
+    is_formula, is_median = line.seed.isna().all(), y.centre == "median"
+    dash = "-" if is_formula and look.dash == "none" else look.dash
+    drawn: dict[str, Any] = {"color": look.colour, "linestyle": dash, "label": line.label.iloc[0]}
+    if look.marker and not is_formula:
+        errors, x_errors = np.stack([middle - low, high - middle]), None
+        drawn |= {"linewidth": 1.8, "marker": look.marker, "markersize": 4, "capsize": 2, "elinewidth": 1}
+        if "x_value" in line:
+            drawn |= {"markeredgecolor": PAPER, "markersize": 6, "capsize": 0}  # points may lie on each other
+            across = line_spread(line.assign(value=line.x_value), y)
+            x, x_errors = across["middle"], [across["middle"] - across["low"], across["high"] - across["middle"]]
+        axes.errorbar(x, middle, errors, x_errors, **drawn)
         return
     # A band has no width at an x without neighbours.
-    drawn = np.pad(np.isfinite(mean), 1)
-    alone = drawn[1:-1] & ~drawn[:-2] & ~drawn[2:]
+    is_drawn = np.pad(np.isfinite(middle), 1)
+    alone = is_drawn[1:-1] & ~is_drawn[:-2] & ~is_drawn[2:]
     if (several := n > 1).any():
-        if with_range:
-            values = factor * np.asarray(line.values, np.float64)[:, np.isin(line.x, x[several])]
-            low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
-            axes.fill_between(x[several], low, high, color=line.colour, alpha=0.10, linewidth=0)
-        axes.fill_between(x, below, above, several, color=line.colour, alpha=0.18, linewidth=0)
+        band: dict[str, Any] = {"color": look.colour, "linewidth": 0}
+        if has_range:
+            axes.fill_between(x, factor * spread["least"], factor * spread["most"], several, alpha=0.10, **band)
+        axes.fill_between(x, low, high, several, alpha=0.18, **band)
         if (lone := alone & several).any():
-            axes.vlines(x[lone], below[lone], above[lone], color=line.colour, alpha=0.4, linewidth=2)
-    axes.plot(x, mean, linewidth=1.6, marker="o" if alone.any() or line.quartiles else None, **style)
+            axes.vlines(x[lone], low[lone], high[lone], color=look.colour, alpha=0.4, linewidth=2)
+    marker = "o" if alone.any() or is_median else None
+    axes.plot(x, middle, linewidth=1.6, marker=marker, markersize=2.5 if is_median else 4, **drawn)
 
 
-def legend_handles(lines: Sequence[Line]) -> list[Line2D]:
-    """Return a mark for each label."""
-    by_label = {line.label: line for line in reversed(lines) if line.label}
-    return [
-        Line2D([], [], color=line.colour, linestyle=line.dash, marker=line.marker if line.markers else None,
-               markersize=4, linewidth=1.8, label=line.label)
-        for line in reversed(by_label.values())
-    ]  # fmt: skip
-
-
-def draw_rows(
-    rows: Sequence[PanelRow], x: Axis, caption: Sequence[str], *, shared: bool = False, height: float = _HEIGHT
+def draw_lines(
+    points: Any,
+    looks: Looks,
+    x: Axis | Mapping[str, Axis],
+    y: Axis | Mapping[str, Axis],
+    caption: Sequence[str] = (),
+    *,
+    columns: int | None = None,
+    height: float = _HEIGHT,
 ) -> Figure:
-    """Return a figure with rows of panels; panels of a row share their axes, those of a block the axis below.
+    """Return a figure with a block of panels for each heading: a row for each measure, and a column for each title.
 
-    In panels with up to three lines a lighter band is the range of the seeds, unless the lines have error bars.
+    Panels of a row share their axes, those of a block the axis below. In panels with up to three lines a lighter band
+    is the range of the seeds, unless the lines have error bars.
 
     Args:
-        rows: At least one.
-        x: The axis below.
-        caption: Sentences below the legend, after that of `spread_caption`.
-        shared: Whether all rows have the same axis of values.
+        points: The table, or what it can be made of; of several points at one x and seed the last counts.
+        looks: By label.
+        x: The axis below, or several by heading.
+        y: The axis of values, or several by measure.
+        caption: Sentences below the legend, after those on the spread over seeds.
+        columns: The number of panels after which a new row begins; all rows then have the same axis of values.
         height: Of a panel, in inches.
     """
-    blocks: list[list[PanelRow]] = []
-    for row in rows:
-        if row.heading or not blocks:
-            blocks.append([])
-        blocks[-1].append(row)
-    columns = max(len(row.panels) for row in rows)
+    table = pandas.DataFrame(points)
+    table = table.assign(**{name: value for name, value in _COLUMNS.items() if name not in table})
+    table = table.drop_duplicates(["block", "measure", "panel", "label", "x", "seed"], keep="last")
+    axes_of = y if isinstance(y, Mapping) else {"": y}
+    blocks = {heading: _rows(own, columns) for heading, own in table.groupby("block", sort=False)}
+    widest = max(len(panels) for rows in blocks.values() for _, panels in rows)
     heights = [
-        len(block) * height + (len(block) if shared else 1) * _TITLE + _AXIS + 0.25 * bool(block[0].heading)
-        for block in blocks
+        len(rows) * height + (len(rows) if columns else 1) * _TITLE + _AXIS + 0.25 * bool(heading)
+        for heading, rows in blocks.items()
     ]
-    handles = legend_handles([line for row in rows for panel in row.panels for line in panel.lines])
-    width = min(_WIDTH, 0.8 + columns * max(4.6, 1.8 * height))
-    figure, body = new_page(width, sum(heights), [spread_caption(rows), *caption], handles)
-    parts = body.subfigures(len(blocks), 1, squeeze=False, height_ratios=heights)
-    for part, block in zip(parts[:, 0], blocks, strict=True):
-        draw_block(part, block, x, columns, shared=shared)
+    width = min(_WIDTH, 0.8 + widest * max(4.6, 1.8 * height))
+    handles = [_mark(label, looks[label]) for label in table.label.unique()]
+    figure, body = style.new_page(width, sum(heights), [*_on_spread(table, looks, axes_of), *caption], handles)
+    parts = style.titled_parts(body, blocks, heights, fontsize=9.5, color=QUIET, weight="normal")
+    for part, (heading, rows) in zip(parts, blocks.items(), strict=True):
+        grid = part.subplots(len(rows), widest, squeeze=False, sharex=True, sharey=True if columns else "row")
+        for number, (places, (measure, panels)) in enumerate(zip(grid, rows, strict=True)):
+            _draw_row(places, panels, looks, x[heading] if isinstance(x, Mapping) else x, axes_of[measure])
+            for axes in places[: len(rows[number + 1][1]) if number + 1 < len(rows) else 0]:
+                axes.set_xlabel("")
+                axes.tick_params(labelbottom=False)
+            if number and not columns:
+                for axes in places:
+                    axes.set_title("")
     return figure
 
 
-def panel_rows(y: Axis, panels: Sequence[Panel], columns: int) -> list[PanelRow]:
-    """Return panels with the same axis of values in rows of `columns`."""
-    return [PanelRow("", y, panels[start : start + columns]) for start in range(0, len(panels), columns)]
+def _mark(label: str, look: Look) -> Line2D:
+    """Return a mark for the legend."""
+    style: dict[str, Any] = {"color": look.colour, "linestyle": look.dash, "linewidth": 1.8, "label": label}
+    return Line2D([], [], marker=look.marker, markersize=4, **style)
 
 
-def draw_block(part: SubFigure, rows: Sequence[PanelRow], x: Axis, columns: int, *, shared: bool = False) -> None:
-    """Draw rows of panels with the same axis below, see `draw_rows`."""
-    grid = part.subplots(len(rows), columns, squeeze=False, sharex=True, sharey=True if shared else "row")
-    if rows[0].heading:
-        part.suptitle(rows[0].heading, x=0.01, ha="left", fontsize=9.5, color=QUIET)
-    for number, (row, places) in enumerate(zip(rows, grid, strict=True)):
-        for column, axes in enumerate(places):
-            if column >= len(row.panels):
-                axes.set_visible(False)
-                continue
-            is_lowest = number + 1 == len(rows) or column >= len(rows[number + 1].panels)
-            _draw_panel(axes, row.panels[column], x if is_lowest else None, row.y, is_left=column == 0)
-            if number == 0 or shared:
-                axes.set_title(row.panels[column].title, fontsize=10.5, weight="bold", color=INK, pad=5)
-        lines = [line for panel in row.panels for line in panel.lines]
-        _set_scale(places[0].xaxis, x, [line.x for line in lines])
-        _set_scale(places[0].yaxis, row.y, [line.values for line in lines])
+def _rows(block: pandas.DataFrame, columns: int | None) -> list[tuple[str, dict[str, pandas.DataFrame]]]:
+    """Return the measure and the panels of each row."""
+    return [
+        (str(measure), {title: own[own.panel == title] for title in titles[start : start + (columns or len(titles))]})
+        for measure, own in block.groupby("measure", sort=False)
+        for titles in [own.panel.unique()]
+        for start in range(0, len(titles), columns or len(titles))
+    ]
 
 
-def _draw_panel(axes: Axes, panel: Panel, x: Axis | None, y: Axis, *, is_left: bool) -> None:
-    for line in panel.lines:
-        _draw_line(axes, line, 100.0 if y.percent else 1.0, with_range=_has_range(panel))
-    style_axes(axes)
-    axes.tick_params(labelleft=is_left, labelbottom=x is not None)
-    if is_left:
-        axes.set_ylabel(y.label, fontsize=9.5, color=INK)
-    if x is not None:
+def _draw_row(places: Sequence[Axes], panels: Mapping[str, pandas.DataFrame], looks: Looks, x: Axis, y: Axis) -> None:
+    """Draw panels beside each other; places without a panel are empty."""
+    for axes in places[len(panels) :]:
+        axes.remove()
+    for axes, (title, table) in zip(places, panels.items(), strict=False):
+        for (label, _), own in table.groupby(["label", table.seed.isna()], sort=False):
+            _draw_line(axes, own, looks[label], y, has_range=_has_range(table, looks, y))
+        style.style_axes(axes)
+        axes.tick_params(labelleft=axes is places[0], labelbottom=True)
         axes.set_xlabel(x.label, fontsize=9.5, color=INK)
+        axes.set_title(title, fontsize=10.5, weight="bold", color=INK, pad=5)
+    places[0].set_ylabel(y.label, fontsize=9.5, color=INK)
+    whole = pandas.concat(panels.values())
+    _set_scale(places[0].xaxis, x, whole.x)
+    _set_scale(places[0].yaxis, y, whole.value)
 
 
-def _has_range(panel: Panel) -> bool:
+def _has_range(panel: pandas.DataFrame, looks: Looks, y: Axis) -> bool:
     """Return whether the range of the seeds is drawn."""
-    return len(panel.lines) <= _FEW and not any(line.markers or line.quartiles for line in panel.lines)
+    labels = panel.label.unique()
+    return len(labels) <= _FEW and y.centre != "median" and not any(looks[label].marker for label in labels)
 
 
-def spread_caption(rows: Sequence[PanelRow]) -> str:
-    """Return what shows the mean and the spread over seeds; empty if all lines are formulas."""
-    panels = [panel for row in rows for panel in row.panels]
-    lines = [line for panel in panels for line in panel.lines if line.values.ndim > 1]
-    counts = {int(n) for line in lines for n in line_spread(line)[-1] if n}
+def _on_spread(table: pandas.DataFrame, looks: Looks, axes_of: Mapping[str, Axis]) -> list[str]:
+    """Return what shows the middle and the spread over seeds, for each kind of middle."""
+    alike: dict[str, list[str]] = {}
+    for measure in table.measure.unique():
+        alike.setdefault(axes_of[measure].centre, []).append(measure)
+    sentences = {
+        ", ".join(axes_of[measure].label for measure in measures): _spread_sentence(
+            table[table.measure.isin(measures)], looks, axes_of[measures[0]]
+        )
+        for measures in alike.values()
+    }
+    if len({*sentences.values()}) == 1:
+        return [*sentences.values()][:1]
+    return [f"{labels}: {sentence}" for labels, sentence in sentences.items()]
+
+
+def _spread_sentence(table: pandas.DataFrame, looks: Looks, y: Axis) -> str:
+    """Return the sentence; empty if all points are those of formulas."""
+    measured = table[table.seed.notna() & np.isfinite(table.value)]
+    counts = {*measured.groupby(["block", "measure", "panel", "label", "x"]).size()}
     if max(counts, default=1) == 1:
-        return "one seed: no spread" if lines else ""
-    marked = {line.markers for line in lines}
+        return "" if table.seed.isna().all() else "one seed: no spread"
+    marked = {bool(looks[label].marker) for label in measured.label}
     point, bar = "point" if marked == {True} else "line", "bar" if marked == {True} else "band"
     if marked == {True, False}:
         point, bar = "line or point", "band or bar"
-    if any(line.quartiles for line in lines):
-        return f"{point}: median over {seeds_label(counts)}; {bar}: quartiles"
-    of_logarithms = " of the logarithms" if any(line.geometric for line in lines) else ""
-    ranged = [_has_range(panel) for panel in panels if panel.lines]
+    if y.centre == "median":
+        return f"{point}: median over {style.seeds_label(counts)}; {bar}: quartiles"
+    of_logarithms = " of the logarithms" if y.centre == "geometric mean" else ""
+    ranged = [_has_range(panel, looks, y) for _, panel in table.groupby(["block", "measure", "panel"])]
     light = "" if not any(ranged) else "; light band: range" + ("" if all(ranged) else f" (up to {_FEW} lines)")
     spread = f"{bar}: mean ± sample standard deviation{of_logarithms}, within the range of the seeds{light}"
-    return f"{point}: mean{of_logarithms} over {seeds_label(counts)}; {spread}"
+    return f"{point}: mean{of_logarithms} over {style.seeds_label(counts)}; {spread}"
 
 
-def _set_scale(axis: MatplotlibAxis, which: Axis, numbers: Sequence[NDArray[Any]]) -> None:
+def _set_scale(axis: MatplotlibAxis, which: Axis, numbers: pandas.Series[Any]) -> None:
     """Set a logarithmic scale with plain numbers where all are positive, and ticks."""
     is_x = isinstance(axis, XAxis)
     axes = axis.axes
@@ -299,8 +268,8 @@ def _set_scale(axis: MatplotlibAxis, which: Axis, numbers: Sequence[NDArray[Any]
         set_scale("symlog", linthresh=which.linear)
         axis.set_major_formatter(StrMethodFormatter("{x:g}"))
         return
-    finite = np.concatenate([each[np.isfinite(each)] for each in numbers])
-    low, high = (float(finite.min()), float(finite.max())) if finite.size else (1.0, 1.0)
+    finite = numbers[np.isfinite(numbers)]
+    low, high = (finite.min(), finite.max()) if len(finite) else (1.0, 1.0)
     if which.base is not None and (low > 0 or which.ticks):
         # With ticks at 0 it is linear up to 1.
         set_scale("log", base=which.base) if low > 0 else set_scale("symlog", linthresh=1, linscale=0.5)

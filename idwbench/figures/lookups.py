@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas
@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
-from idwbench.figures.lines import Axis, Line, Panel, draw_rows, lines_of, panel_rows, place_styles
+from idwbench.figures.lines import Axis, Look, draw_lines, place_looks
 from idwbench.figures.runs import Selection
-from idwbench.figures.style import INK, QUIET, class_colour
+from idwbench.figures.style import INK, QUIET
 from idwbench.report.lookups import (
     Capacities,
     LookupRuns,
@@ -26,8 +26,13 @@ from idwbench.runs.kinds.hash_table import HashTableConfig
 __all__ = ["capacity_figure", "recall_figure", "score_variance_figure", "weight_entropy_figure"]
 
 _MOST_LINES, _MOST_PANELS, _COLUMNS = 10, 9, 3
+_EQUAL, _DIVIDED = "equal weights: log(items)", "theory, divided by d"
+_EXACT, _NOISY = "theory: d σ⁴ + 2 σ² ‖μ‖²", "theory: d σ_q² σ_k² + (σ_q² + σ_k²) ‖μ‖²"
+_LOOKS = {_EQUAL: Look(INK, ":"), _EXACT: Look(QUIET), _NOISY: Look(QUIET), _DIVIDED: Look(QUIET, "--")}
 
-Reference = Callable[[LookupRuns, NDArray[np.float64], int], list[Line]]
+Floats = NDArray[np.float64]
+# Numbers by label, for a model, dimensions and items.
+Theory = Callable[[LookupRuns, Floats, int], Mapping[str, Floats]]
 
 
 def recall_figure(selection: Selection) -> Figure:
@@ -38,23 +43,20 @@ def recall_figure(selection: Selection) -> Figure:
     Raises:
         ConfigError: no run on the data set lookup is complete.
     """
-    models = lookup_runs(selection.runs)
+    models = _softmax_first(lookup_runs(selection.runs))
     sizes = pandas.Series([each.data for each in models for _ in each.runs]).value_counts(sort=False)
     data = sizes.idxmax()
     selection.leave_out(*(name for name in sizes.index if name != data))
-    models = [each for each in models if each.data == data]
-    labels = selection.first(_labels(models), _MOST_LINES, "other model")
-    table, styles = _measured(models, labels, "recall"), place_styles(labels)
+    table = _measured([each for each in models if each.data == data], "recall")
+    looks = place_looks(selection.first([*table.label.unique()], _MOST_LINES, "other model"))
     dimensions = sorted(table.dimensions.unique())
     shown = dimensions[:: -(-len(dimensions) // _MOST_PANELS)]
     omitted = ", ".join(str(d) for d in dimensions if d not in shown)
     selection.leave_out(f"dimensions {omitted}" if omitted else "")
-    panels = []
-    for d in shown:
-        own = table[table.dimensions == d]
-        panels.append(Panel(f"{d} dimensions", lines_of(own.assign(x=own["items"] / d), styles)))
+    table = table[table.label.isin(looks) & table.dimensions.isin(shown)].sort_values("dimensions", kind="stable")
+    table = table.assign(panel=table.dimensions.map("{} dimensions".format), x=table["items"] / table.dimensions)
     x, y = Axis("load: items / dimensions", base=2), Axis("recall in %", percent=True)
-    return draw_rows(panel_rows(y, panels, _COLUMNS), x, [data], shared=True)
+    return draw_lines(table, looks, x, y, [data], columns=_COLUMNS)
 
 
 def capacity_figure(selection: Selection) -> Figure:
@@ -63,42 +65,42 @@ def capacity_figure(selection: Selection) -> Figure:
     Raises:
         ConfigError: no run on the data set lookup is complete, or all seeds are below or above the items that were run.
     """
-    labels = _labels(lookup_runs(selection.runs))
-    capacities = [each for each in lookup_capacities(selection.runs) if each.of.label in labels[:_MOST_LINES]]
+    labels = list(dict.fromkeys(each.label for each in _softmax_first(lookup_runs(selection.runs))))
+    by_model = place_looks(labels[:_MOST_LINES], points=True)
+    capacities = [each for each in lookup_capacities(selection.runs) if each.of.label in by_model]
     data = sorted({each.of.data for each in capacities})
-    alone = len(data) == 1
-    panels = []
+    tables, looks = [], {}
     for name in data[:_MOST_PANELS]:
-        chosen = [each for each in capacities if each.of.data == name]
-        lines = (_capacity_lines(each, labels.index(each.of.label), with_law=alone) for each in chosen)
-        panels.append(Panel("" if alone else name, [line for group in lines for line in group]))
-    if not any(panel.lines for panel in panels):
+        for each in (each for each in capacities if each.of.data == name):
+            law = f": {law_label(each.fit)}" if len(data) == 1 and each.fit else ""
+            looks[f"{each.of.label}{law}"] = by_model[each.of.label]
+            tables += _capacities(each, f"{each.of.label}{law}", name if len(data) > 1 else "")
+    if not tables:
         raise ConfigError("no seed has a recall of 99 % at some items and less at others")
     caption = (
         "line: least squares through the logarithms of all seeds; "
         "not shown: dimensions at which a seed is below or above the items that were run"
     )
     selection.leave_out(*labels[_MOST_LINES:], *data[_MOST_PANELS:])
-    x, y = Axis("dimensions d"), Axis("capacity: items at 99 % recall", base=10)
-    return draw_rows(panel_rows(y, panels, _COLUMNS), x, [caption, data[0] if alone else ""], shared=True)
+    x, y = Axis("dimensions d"), Axis("capacity: items at 99 % recall", base=10, centre="geometric mean")
+    captions = [caption, data[0] if len(data) == 1 else ""]
+    return draw_lines(pandas.concat(tables), looks, x, y, captions, columns=_COLUMNS)
 
 
-def _capacity_lines(each: Capacities, place: int, *, with_law: bool) -> list[Line]:
-    """Return points and the law, without dimensions at which a seed is censored."""
-    whole = {
-        float(d): {seed: one.items for seed, one in by_seed.items()}
+def _capacities(each: Capacities, label: str, panel: str) -> list[pandas.DataFrame]:
+    """Return the points without dimensions at which a seed is censored, and those of the law."""
+    points = [
+        (panel, label, float(d), seed, one.items)
         for d, by_seed in each.by_dimensions.items()
-        if by_seed and not any(one.censored for one in by_seed.values())
-    }
-    if not whole:
-        return []
-    label = f"{each.of.label}: {law_label(each.fit)}" if with_law and each.fit else each.of.label
-    points = ((label, d, seed, items) for d, by_seed in whole.items() for seed, items in by_seed.items())
-    lines = lines_of(points, {label: (class_colour(place), "none")}, markers=True, geometric=True)
-    if each.fit is not None:
-        d = np.linspace(min(whole), max(whole), 100)
-        lines.append(Line("", class_colour(place), "-", d, predicted_capacity(each.fit, d)))
-    return lines
+        if not any(one.censored for one in by_seed.values())
+        for seed, one in by_seed.items()
+    ]
+    table = pandas.DataFrame(points, columns=["panel", "label", "x", "seed", "value"])
+    if table.empty or each.fit is None:
+        return [table] if points else []
+    d = np.linspace(table.x.min(), table.x.max(), 100)
+    law = pandas.DataFrame({"x": d, "value": predicted_capacity(each.fit, d)})
+    return [table, law.assign(panel=panel, label=label)]
 
 
 def weight_entropy_figure(selection: Selection) -> Figure:
@@ -125,71 +127,63 @@ def score_variance_figure(selection: Selection) -> Figure:
     first = {scaling: each.model for scaling, each in reversed(products) if scaling != "qk_norm"}
     chosen = [each for scaling, each in products if each.model == first.get(scaling)]
     y = Axis("variance of q·k", base=10)
-    return _against_dimensions(selection, chosen, "score_variance", y, _theory, markers=True)
+    return _against_dimensions(selection, chosen, "score_variance", y, _variance, points=True)
 
 
 def _against_dimensions(
-    selection: Selection,
-    chosen: Sequence[LookupRuns],
-    metric: str,
-    y: Axis,
-    reference: Reference,
-    *,
-    markers: bool = False,
+    selection: Selection, chosen: Sequence[LookupRuns], metric: str, y: Axis, theory: Theory, *, points: bool = False
 ) -> Figure:
-    """Return a panel for each other setting of data, at the most frequent number of items.
+    """Return a panel for each other setting of data, at the most frequent number of items, with lines of a theory.
 
     Args:
         selection: What is left out is added to it.
         chosen: The models.
         metric: What is drawn at that number of items.
         y: The axis of it.
-        reference: A function from a model, dimensions and items to the lines of the theory.
-        markers: Whether the metric is drawn as points.
+        theory: Its numbers for the first model of a panel.
+        points: Whether the metric is drawn as points.
 
     Raises:
         ConfigError: no models.
     """
     if not chosen:
         raise ConfigError(f"no run of a hash table has the metric '{metric}'")
-    sizes = pandas.Series([items for each in chosen for _, items in each.runs]).value_counts()
-    items = int(sizes[sizes == sizes.max()].index.max())
-    labels = list(dict.fromkeys(each.label for each in chosen))
-    styles = place_styles(labels[:_MOST_LINES], markers=markers)
-    by_data = {name: [each for each in chosen if each.data == name] for name in dict.fromkeys(e.data for e in chosen)}
-    panels = []
-    for name, models in [*by_data.items()][:_MOST_PANELS]:
-        dimensions = np.array(sorted({d for each in models for d, n in each.runs if n == items}), np.float64)
-        own = _measured(models, [*styles], metric)
-        own = own[own["items"] == items].rename(columns={"dimensions": "x"})
-        lines = lines_of(own, styles, markers=markers)
-        panels.append(Panel(name, reference(models[0], dimensions, items) + lines))
-    selection.leave_out(*labels[_MOST_LINES:], *[*by_data][_MOST_PANELS:])
-    selection.leave_out(f"other numbers of items than {items}" if len(sizes) > 1 else "")
+    sizes = pandas.Series([items for each in chosen for _, items in each.runs])
+    items = int(sizes.mode().max())
+    labels, data = (list(dict.fromkeys(getattr(each, name) for each in chosen)) for name in ("label", "data"))
+    looks = place_looks(labels[:_MOST_LINES], points=points)
+    tables = []
+    for name in data[:_MOST_PANELS]:
+        models = [each for each in chosen if each.data == name]
+        own = _measured(models, metric).rename(columns={"dimensions": "x"})
+        d = np.array(sorted({d for each in models for d, n in each.runs if n == items}), np.float64)
+        lines = (
+            pandas.DataFrame(theory(models[0], d, items), d).rename_axis("x").melt(var_name="label", ignore_index=False)
+        )
+        tables += [lines.reset_index().assign(panel=name)]
+        tables += [own[(own["items"] == items) & own.label.isin(looks)].assign(panel=name)]
+    selection.leave_out(*labels[_MOST_LINES:], *data[_MOST_PANELS:])
+    selection.leave_out(f"other numbers of items than {items}" if sizes.nunique() > 1 else "")
     x = Axis("dimensions d", base=2)
-    return draw_rows(panel_rows(y, panels, _COLUMNS), x, [f"{items} items"], shared=True)
+    return draw_lines(pandas.concat(tables), {**_LOOKS, **looks}, x, y, [f"{items} items"], columns=_COLUMNS)
 
 
-def _uniform(model: LookupRuns, dimensions: NDArray[np.float64], items: int) -> list[Line]:
-    return [Line("equal weights: log(items)", INK, ":", dimensions, np.full_like(dimensions, np.log(items)))]
+def _uniform(model: LookupRuns, dimensions: Floats, items: int) -> dict[str, Floats]:
+    return {_EQUAL: np.full_like(dimensions, np.log(items))}
 
 
-def _theory(model: LookupRuns, dimensions: NDArray[np.float64], items: int) -> list[Line]:
+def _variance(model: LookupRuns, dimensions: Floats, items: int) -> dict[str, Floats]:
     of_keys, mean = model.config.std**2, model.config.mean
     of_queries = of_keys + model.config.noise**2
     variance = dimensions * (of_queries * of_keys + (of_queries + of_keys) * mean**2)
-    formula = "d σ⁴ + 2 σ² ‖μ‖²" if model.config.noise == 0 else "d σ_q² σ_k² + (σ_q² + σ_k²) ‖μ‖²"
-    return [
-        Line(f"theory: {formula}", QUIET, "-", dimensions, variance),
-        Line("theory, divided by d", QUIET, "--", dimensions, variance / dimensions),
-    ]
+    return {_EXACT if model.config.noise == 0 else _NOISY: variance, _DIVIDED: variance / dimensions}
 
 
-def _measured(models: Sequence[LookupRuns], labels: Sequence[str], metric: str) -> pandas.DataFrame:
-    """Return a metric of the models with some labels, in their order, by dimensions, items and seed."""
+def _measured(models: Sequence[LookupRuns], metric: str) -> pandas.DataFrame:
+    """Return a metric of the models by dimensions, items and seed."""
     rows = [
         (each.label, d, items, seed, value)
-        for each in sorted((each for each in models if each.label in labels), key=lambda each: labels.index(each.label))
+        for each in models
         for d, items in each.runs
         for seed, value in each.values(metric, d, items).items()
     ]
@@ -202,7 +196,5 @@ def _tables(selection: Selection) -> list[LookupRuns]:
     return [each for each in models if isinstance(each.model, HashTableConfig) and each.model.projections == "none"]
 
 
-def _labels(models: Sequence[LookupRuns]) -> list[str]:
-    """Return the labels of the models, those with softmax first."""
-    ordered = sorted(models, key=lambda each: getattr(each.model, "weighting", "") != "softmax")
-    return list(dict.fromkeys(each.label for each in ordered))
+def _softmax_first(models: Sequence[LookupRuns]) -> list[LookupRuns]:
+    return sorted(models, key=lambda each: getattr(each.model, "weighting", "") != "softmax")

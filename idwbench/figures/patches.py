@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -17,10 +18,10 @@ from numpy.typing import NDArray
 from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError, ResultsError
-from idwbench.figures import lines, plane
-from idwbench.figures.lines import DASHES, Axis, Line, Panel, PanelRow
+from idwbench.figures import plane
+from idwbench.figures.lines import DASHES, Axis, Look, draw_lines
 from idwbench.figures.runs import Selection
-from idwbench.figures.style import INK, PAPER, QUIET, class_colour, draw_legend, new_page, percent_label, write
+from idwbench.figures.style import INK, PAPER, QUIET, class_colour, percent_label, write
 from idwbench.report.labels import count_label, plain_value
 from idwbench.report.statistics import Statistic, statistic
 from idwbench.report.summaries import summarise
@@ -33,6 +34,13 @@ _KIND = "patch_study"
 # The sizes of η in the order of the arrays of a study.
 _SIZES = ("exact η", "logit margin 1", "authors' η")
 _EXACT = 0
+# The two parts of the figure of influence.
+_ALL = "largest over all patches and the points at a distance"
+_ONE_AFTER_THE_OTHER = "patches of wrong inputs, one after the other"
+_AXES = {
+    _ALL: Axis("largest change of a class probability", limits=(0, None), centre="median"),
+    _ONE_AFTER_THE_OTHER: Axis("expected calibration error", limits=(0, None)),
+}
 
 Arrays = Mapping[str, NDArray[Any]]
 Study = tuple[StoredRun, Arrays]
@@ -221,23 +229,39 @@ def patch_influence_figure(selection: Selection) -> Figure:
     omitted = ", ".join(f"{count_label(n, 'prototype')} with ε={ε:g}" for n, ε in studies if (n, ε) not in shown)
     selection.leave_out(f"patch studies of {omitted}" if omitted else "")
     arrays = {one: [selection.store.load_arrays(run.run_key) for run in studies[one]] for one in shown}
-    # The default setting looks like the exact η in the other panels.
-    styles = {default: (class_colour(0), DASHES[0])}
-    for place, one in enumerate(one for one in shown if one != default):
-        styles[one] = (class_colour(len(_SIZES) + place), DASHES[1 + place % (len(DASHES) - 1)])
     labels = {one: f"ε = {one[1]:g}" if varied == "ε" else count_label(one[0], "prototype") for one in shown}
-    settings = [_influence(arrays[one], _EXACT, labels[one], *styles[one]) for one in shown]
-    by_size = {label: (class_colour(size), DASHES[size]) for size, label in enumerate(_SIZES)}
-    sizes = [_influence(arrays[default], size, label, *by_size[label]) for size, label in enumerate(_SIZES)]
-    points = (
-        (label, float(n), seed, float(error))
+    # The default setting looks like the exact η in the other panels.
+    looks = {labels[default]: Look(class_colour(0))}
+    for place, one in enumerate(one for one in shown if one != default):
+        looks[labels[one]] = Look(class_colour(len(_SIZES) + place), DASHES[1 + place % (len(DASHES) - 1)])
+    looks |= {label: Look(class_colour(size), DASHES[size]) for size, label in enumerate(_SIZES)}
+    title = f"exact η, by {varied}" if len(shown) > 1 else "exact η"
+    calibration = pandas.DataFrame(
+        {"label": label, "x": float(n), "seed": seed, "value": error}
         for seed, study in enumerate(arrays[default])
-        for label, errors in zip(by_size, study["calibration_error"], strict=True)
+        for label, errors in zip(_SIZES, study["calibration_error"], strict=True)
         for n, error in zip(study["calibration_patches"], errors, strict=True)
+    )
+    table = pandas.concat(
+        [
+            *(_influence(arrays[one], _EXACT, labels[one]).assign(panel=title) for one in shown),
+            *(
+                _influence(arrays[default], size, label).assign(panel="by size of η")
+                for size, label in enumerate(_SIZES)
+            ),
+            calibration.assign(
+                panel="calibration, by size of η", block=_ONE_AFTER_THE_OTHER, measure=_ONE_AFTER_THE_OTHER
+            ),
+        ]
     )
     first = studies[default][0]
     source = f"{first.config.model.label} · {summarise([first])[0].title}"
-    return _draw_influence(settings, sizes, lines.lines_of(points, by_size), varied, [*_notes(arrays[default]), source])
+    ticks = sorted({*calibration.x})
+    x = {
+        _ALL: Axis("distance from the patch (scaled units)", base=10),
+        _ONE_AFTER_THE_OTHER: Axis("number of patches", base=10, ticks=ticks),
+    }
+    return draw_lines(table, looks, x, _AXES, [*_notes(arrays[default]), source], height=2.4)
 
 
 def _but_setting(model: ModelConfig) -> str:
@@ -260,12 +284,13 @@ def _chosen_settings(studies: Related) -> tuple[Setting, list[Setting], str]:
     return min(epsilons, key=lambda one: abs(math.log(one[1]) - usual)), epsilons, "ε"
 
 
-def _influence(studies: Sequence[Arrays], size: int, label: str, colour: str, dash: Any) -> Line:
+def _influence(studies: Sequence[Arrays], size: int, label: str) -> pandas.DataFrame:
     edges = np.asarray(studies[0]["influence_edges"], np.float64)
     # The geometric mean of the edges of a bin; the first, from 0, is drawn as if it were as wide as the second.
     lower = np.concatenate([[edges[1] ** 2 / edges[2]], edges[1:-1]])
-    values = np.stack([arrays["influence"][size] for arrays in studies])
-    return Line(label, colour, dash, np.sqrt(lower * edges[1:]), values, quartiles=True)
+    table = pandas.DataFrame([arrays["influence"][size] for arrays in studies], columns=np.sqrt(lower * edges[1:]))
+    table = table.rename_axis("seed").melt(var_name="x", ignore_index=False).reset_index()
+    return table.assign(label=label, block=_ALL, measure=_ALL)
 
 
 def _notes(studies: Sequence[Arrays]) -> list[str]:
@@ -287,27 +312,3 @@ def _by_size(numbers: NDArray[Any]) -> str:
     """Return the means of `numbers` (3, n)."""
     means = [f"{mean:.3g}" if mean < 100 else f"{mean:,.0f}" for mean in numbers.mean(1)]
     return ", ".join(f"{mean} ({label})" for mean, label in zip(means, _SIZES, strict=True))
-
-
-def _draw_influence(
-    settings: list[Line], sizes: list[Line], calibration: list[Line], varied: str, notes: Sequence[str]
-) -> Figure:
-    """Return three panels, of which the first two share their axes."""
-    influence = Axis("largest change of a class probability", limits=(0, None))
-    one = Panel(f"exact η, by {varied}" if len(settings) > 1 else "exact η", settings)
-    by_distance = [PanelRow("", influence, [one, Panel("by size of η", sizes)])]
-    error = Axis("expected calibration error", limits=(0, None))
-    by_number = [PanelRow("", error, [Panel("calibration, by size of η", calibration)])]
-    caption = (
-        f"left and middle: largest over all patches and the points at a distance; {lines.spread_caption(by_distance)}",
-        f"right: patches of wrong inputs, one after the other; {lines.spread_caption(by_number)}",
-        *notes,
-    )
-    legend_rows = max(-(-len(settings) // 2), 1)
-    figure, body = new_page(10.0, 3.5 + 0.2 * legend_rows, caption)
-    left, right = body.subfigures(1, 2, squeeze=False, width_ratios=(2, 1.15))[0]
-    lines.draw_block(left, by_distance, Axis("distance from the patch (scaled units)", base=10), 2)
-    lines.draw_block(right, by_number, Axis("number of patches", base=10, ticks=calibration[0].x.tolist()), 1)
-    draw_legend(left, lines.legend_handles(settings), 2)
-    draw_legend(right, lines.legend_handles(sizes), -(-len(sizes) // legend_rows))
-    return figure

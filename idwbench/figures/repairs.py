@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pandas
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
-from idwbench.figures.lines import Axis, Line, Panel, PanelRow, draw_rows, lines_of, panel_rows
+from idwbench.figures.lines import Axis, Look, draw_lines
 from idwbench.figures.runs import Selection
 from idwbench.figures.style import QUIET, class_colour
 from idwbench.report.frame import Row
 from idwbench.report.labels import count_label
-from idwbench.report.statistics import Statistic
 from idwbench.report.studies import TOGETHER, WAY_LABELS, Compared, compared_models
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
 from idwbench.runs.metrics import PATCH_MEASURES, PATCH_WAYS
@@ -30,6 +29,12 @@ _BY_NUMBER = ("exact", "margin_1", "confidence_90", "local", "override", "fine_t
 _COLUMNS, _SIDE = 4, 2.5
 # The number of predictions up to which axes of many patches are linear.
 _LINEAR = 10.0
+
+_MEASURES = {
+    "other": (Axis("right less wrong", linear=_LINEAR), ("better", "worse")),
+    "calibration": (Axis("calibration error"), ("calibration_error",)),
+    "noise": (Axis("noise: label kept (%)", percent=True), ("noise_kept",)),
+}
 
 Study = dict[str, NDArray[Any]]
 
@@ -75,26 +80,23 @@ def _draw_planes(selection: Selection, suffix: str, linear: float, meaning: str)
 
     Its axes are linear up to a number and logarithmic beyond.
     """
-    panels = []
+    tables = []
     for row, statistics in _models(selection):
-        harm, benefit = statistics[f"worse{suffix}"], statistics[f"better{suffix}"]
-        ways = [way for way in PATCH_WAYS if way != "unpatched" and way in harm]
-        panels.append(Panel(_title(row), [_point(way, harm[way], benefit[way]) for way in ways]))
+        better, worse = (statistics[f"{name}{suffix}"] for name in ("better", "worse"))
+        for way in (way for way in PATCH_WAYS if way != "unpatched" and way in worse):
+            points = pandas.DataFrame({"x_value": worse[way].values, "value": better[way].values})
+            points = points.rename_axis("seed").reset_index()
+            tables.append(points.assign(panel=_title(row), label=WAY_LABELS[way], x=0.0))
+    looks = {WAY_LABELS[way]: Look(class_colour(_COLOURS[way]), "none", _MARKERS[way]) for way in PATCH_WAYS}
     caption = (
         f"{meaning}; above the dashed line a way helps more than it harms; axes are linear up to {linear:g} and "
         "logarithmic beyond"
     )
     x, y = Axis("others made wrong", linear=linear), Axis("others made right", linear=linear)
-    figure = draw_rows(panel_rows(y, panels, _COLUMNS), x, [caption], shared=True, height=_SIDE)
+    figure = draw_lines(pandas.concat(tables), looks, x, y, [caption], columns=_COLUMNS, height=_SIDE)
     for axes in figure.axes:
         axes.axline((0, 0), (1, 1), color=QUIET, linewidth=0.8, linestyle="dashed")
     return figure
-
-
-def _point(way: str, harm: Statistic, benefit: Statistic) -> Line:
-    x, y = (np.array([[*one.values.values()]]).T for one in (harm, benefit))
-    options: dict[str, Any] = {"markers": True, "marker": _MARKERS[way], "x_values": x}
-    return Line(WAY_LABELS[way], class_colour(_COLOURS[way]), "none", np.zeros(1), y, **options)
 
 
 def repairs_by_number_figure(selection: Selection) -> Figure:
@@ -110,33 +112,29 @@ def repairs_by_number_figure(selection: Selection) -> Figure:
     if not models:
         problem = "no complete run of kind 'patch_study' with compare: true"
         raise ConfigError(problem, hint="the heads of networks are not compared by number")
-    measures = (
-        (Axis("right less wrong", linear=_LINEAR), ("better", "worse")),
-        (Axis("calibration error"), ("calibration_error",)),
-        (Axis("noise: label kept (%)", percent=True), ("noise_kept",)),
-    )
     studies = [(_title(row), [selection.store.load_arrays(key) for key in row.run_keys]) for row in models]
-    drawn = [PanelRow("", y, [Panel(title, _lines(own, names)) for title, own in studies]) for y, names in measures]
+    table = pandas.DataFrame(
+        (measure, title, *point)
+        for measure, (_, names) in _MEASURES.items()
+        for title, own in studies
+        for point in _points(own, names)
+    )
+    table.columns = pandas.Index(["measure", "panel", "label", "x", "seed", "value"])
     caption = (
         "patches are solved as a whole; right less wrong: of the other test predictions, linear up to "
         f"{_LINEAR:g} and logarithmic beyond"
     )
-    ticks = sorted({int(n) for _, own in studies for n in _counts(own)})
-    return draw_rows(drawn, Axis("number of inputs that are mended", base=10, ticks=ticks), [caption])
+    looks = {WAY_LABELS[way]: Look(class_colour(_COLOURS[way])) for way in _BY_NUMBER}
+    x = Axis("number of inputs that are mended", base=10, ticks=sorted({*table.x}))
+    return draw_lines(table, looks, x, {measure: y for measure, (y, _) in _MEASURES.items()}, [caption])
 
 
-def _counts(studies: Sequence[Study]) -> set[int]:
-    """Return the numbers of inputs that all seeds have."""
-    return set.intersection(*(set(study["counts"].tolist()) for study in studies))
-
-
-def _lines(studies: Sequence[Study], names: Sequence[str]) -> list[Line]:
-    """Return the line of a measure, or of the difference of two, of each way that has them."""
-    points, counts = [], _counts(studies)
+def _points(studies: Sequence[Study], names: Sequence[str]) -> Iterator[tuple[str, int, int, float]]:
+    """Yield a measure, or the difference of two, of each way by the numbers of inputs that all seeds have."""
+    counts = set.intersection(*(set(study["counts"].tolist()) for study in studies))
     for way in _BY_NUMBER:
         for seed, study in enumerate(studies):
             first, *others = (study["together"][PATCH_WAYS.index(way), PATCH_MEASURES.index(name)] for name in names)
-            values = zip(study["counts"].tolist(), first - sum(others), strict=True)
-            points += [(WAY_LABELS[way], n, seed, value) for n, value in values if n in counts and np.isfinite(value)]
-    styles = {WAY_LABELS[way]: (class_colour(_COLOURS[way]), "-") for way in _BY_NUMBER}
-    return [replace(line, markers=len(line.x) == 1) for line in lines_of(points, styles)]
+            for n, value in zip(study["counts"].tolist(), first - sum(others), strict=True):
+                if n in counts and np.isfinite(value):
+                    yield WAY_LABELS[way], n, seed, value

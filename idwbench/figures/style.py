@@ -10,7 +10,7 @@ import sys
 import textwrap
 import unicodedata
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,6 @@ __all__ = [
     "class_colour",
     "clean_text",
     "draw_frame",
-    "draw_legend",
     "fade",
     "label_columns",
     "method_colour",
@@ -52,6 +51,7 @@ __all__ = [
     "save_figure",
     "seeds_label",
     "style_axes",
+    "titled_parts",
     "window_backend",
     "write",
 ]
@@ -168,15 +168,22 @@ def new_page(
     figure.supxlabel("\n".join(lines), fontsize=_SMALL, color=QUIET, linespacing=1.3)
     body = figure.add_subfigure(figure.add_gridspec()[0])
     if legend:
-        draw_legend(body, legend, columns)
+        look: dict[str, Any] = {"frameon": False, "fontsize": _SMALL, "labelcolor": INK, "borderaxespad": 0}
+        look |= {"handlelength": 2.4, "handletextpad": 0.5, "columnspacing": 1.4}
+        body.legend(handles=legend, loc="outside lower center", ncols=columns, **look)
     return figure, body
 
 
-def draw_legend(part: SubFigure, handles: Sequence[Line2D], columns: int) -> None:
-    """Draw a legend below the panels of a part of a figure."""
-    style = {"ncols": columns, "frameon": False, "fontsize": _SMALL, "labelcolor": INK}
-    style |= {"handlelength": 2.4, "handletextpad": 0.5, "columnspacing": 1.4, "borderaxespad": 0}
-    part.legend(handles=handles, loc="outside lower center", **style)
+def titled_parts(
+    body: SubFigure, titles: Iterable[str], heights: Sequence[float] | None = None, **text: Any
+) -> list[SubFigure]:
+    """Return parts of a page below each other, each with its title; `heights` are in any unit, by default equal."""
+    shown, look = [*titles], {"fontsize": 11, "weight": "bold", "color": INK, **text}
+    parts = body.subfigures(len(shown), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for part, title in zip(parts, shown, strict=True):
+        if title:
+            part.suptitle(title, x=0.01, ha="left", **look)
+    return [*parts]
 
 
 def clean_text(text: str) -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
 from idwbench.figures.curves import collect_curves
-from idwbench.figures.lines import Line, Panel, PanelRow, line_spread
+from idwbench.figures.lines import Axis, Look, line_spread
 from idwbench.figures.moons import HeatMap, collect_heat_maps
 from idwbench.figures.runs import Selection
 from idwbench.figures.style import class_colour
@@ -42,17 +42,15 @@ def curves_part(results: Results, runs: Sequence[StoredRun], left_out: Sequence[
     """Return the section of learning curves; None if no run has one."""
     selection = Selection(results, runs)
     try:
-        rows, _ = collect_curves(selection)
+        (table, looks, axes), _ = collect_curves(selection)
     except ConfigError:
         return None
     panels: list[Panels] = []
-    heading, known = "", set[Legend]()
-    for row in rows:
-        if row.heading:
-            heading, known = row.heading, set()
-        found = _panels(row, heading)
-        panels.append(found._replace(legend=tuple(entry for entry in found.legend if entry not in known)))
-        known.update(found.legend)
+    known = set[tuple[str, str]]()
+    for (heading, measure), own in table.groupby(["block", "measure"], sort=False):
+        labels = {label: looks[label] for label in own.label.unique() if (heading, label) not in known}
+        known.update((heading, label) for label in labels)
+        panels.append(_panels(own, looks, axes[measure], heading, labels))
     return Part("curves", notes=sentences([*left_out, *selection.left_out]), panels=tuple(panels))
 
 
@@ -73,25 +71,27 @@ def heat_maps_part(results: Results, runs: Sequence[StoredRun], left_out: Sequen
     return Part("heat-maps", notes=notes, panels=(Panels(source, charts),))
 
 
-def _panels(row: PanelRow, heading: str) -> Panels:
-    label, percent = row.y.label, row.y.percent
-    shown = [panel for panel in row.panels if panel.lines]
-    domain = _domain(shown, 100.0 if percent else 1.0)
+def _panels(
+    table: pandas.DataFrame, looks: Mapping[str, Look], y: Axis, heading: str, labels: Mapping[str, Look]
+) -> Panels:
+    """Return a chart for each panel, and a legend of some labels; the panels share the range of the means."""
+    factor = 100.0 if y.percent else 1.0
+    found = table.groupby(["panel", "label"], sort=False)
+    spreads = {names: line_spread(line, y) for names, line in found}
+    means = factor * pandas.concat(spread["middle"] for spread in spreads.values())
+    domain = _with_margin(float(means.min()), float(means.max()))
     charts = []
-    for panel in shown:
-        spec = _curve_chart(panel.lines, label, percent=percent, logarithmic=row.y.base is not None, domain=domain)
-        words = (f"{label} against the epoch", panel.title, f"{len(panel.lines)} settings")
-        charts.append(Chart(panel.title, ", ".join(filter(None, words)), spec))
-    lines = {line.label: line for panel in shown for line in panel.lines}
-    legend = (Legend(name, line.colour, " ".join(map(str, _DASHES[line.dash]))) for name, line in lines.items())
-    title = f"{label[:1].upper()}{label[1:]}{' in %' if percent and '%' not in label else ''}"
+    for title in table.panel.unique():
+        lines = {label: spread for (panel, label), spread in spreads.items() if panel == title}
+        spec = _curve_chart(lines, looks, y, domain)
+        words = (f"{y.label} against the epoch", title, f"{len(lines)} settings")
+        charts.append(Chart(title, ", ".join(filter(None, words)), spec))
+    legend = (Legend(name, look.colour, " ".join(map(str, _DASHES[look.dash]))) for name, look in labels.items())
+    title = f"{y.label[:1].upper()}{y.label[1:]}{' in %' if y.percent and '%' not in y.label else ''}"
     return Panels(f"{title} · {heading}" if heading else title, tuple(charts), tuple(legend))
 
 
-def _domain(panels: Sequence[Panel], factor: float) -> tuple[float, float]:
-    """Return the range of the means with a margin, which the panels of a row share."""
-    means = np.concatenate([line_spread(line)[1] for panel in panels for line in panel.lines])
-    low, high = factor * float(means.min()), factor * float(means.max())
+def _with_margin(low: float, high: float) -> tuple[float, float]:
     margin = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
     return (low - margin if low - margin > 0 or low <= 0 else 0.8 * low, high + margin)
 
@@ -102,16 +102,16 @@ def round_number(value: float, digits: int = 4) -> float | None:
 
 
 def _curve_chart(
-    curves: Sequence[Line], label: str, *, percent: bool, logarithmic: bool, domain: tuple[float, float]
+    lines: Mapping[str, pandas.DataFrame], looks: Mapping[str, Look], y: Axis, domain: tuple[float, float]
 ) -> dict[str, Any]:
     """Return lines of means over seeds, with bands of mean ± sample standard deviation within the range of the seeds.
 
     `domain` is the range of values of all panels that share the axis.
     """
-    rows = [_points(curve, 100.0 if percent else 1.0) for curve in curves]
-    names = [curve.label for curve in curves]
-    dashes = alt.Scale(domain=names, range=[_DASHES[curve.dash] for curve in curves])
-    kind = {"type": "log"} if logarithmic and domain[0] > 0 else {"zero": False}
+    rows = [_points(label, spread, 100.0 if y.percent else 1.0) for label, spread in lines.items()]
+    names = [*lines]
+    dashes = alt.Scale(domain=names, range=[_DASHES[looks[name].dash] for name in names])
+    kind = {"type": "log"} if y.base is not None and domain[0] > 0 else {"zero": False}
     scale = alt.Scale(**kind, domain=list(domain), nice=False)
     axis = alt.Axis(title=None, tickCount=5, format="~r")
     epochs = alt.Axis(title="epoch", tickCount=6, tickMinStep=1, format="d")
@@ -120,17 +120,17 @@ def _curve_chart(
         .transform_flatten([*"emlhsn"])
         .encode(
             x=alt.X("e:Q", axis=epochs, scale=alt.Scale(nice=False, zero=False)),
-            color=_colour("c", names, [curve.colour for curve in curves]),
+            color=_colour("c", names, [looks[name].colour for name in names]),
         )
     )
-    y = alt.Y("m:Q", scale=scale, axis=axis)
-    tooltip = _tooltip({"c:N": "setting", "e:Q": "epoch", "m:Q": label, "s:Q": "std", "n:Q": "seeds"})
+    means = alt.Y("m:Q", scale=scale, axis=axis)
+    tooltip = _tooltip({"c:N": "setting", "e:Q": "epoch", "m:Q": y.label, "s:Q": "std", "n:Q": "seeds"})
     layers = alt.layer(
         base.mark_area(opacity=0.18, clip=True).encode(y=alt.Y("l:Q", scale=scale, axis=axis), y2="h:Q"),
         base.mark_line(strokeWidth=1.8, clip=True).encode(
-            y=y, strokeDash=alt.StrokeDash("c:N", scale=dashes, legend=None)
+            y=means, strokeDash=alt.StrokeDash("c:N", scale=dashes, legend=None)
         ),
-        base.mark_point(size=70, filled=True, opacity=0).encode(y=y, tooltip=tooltip),
+        base.mark_point(size=70, filled=True, opacity=0).encode(y=means, tooltip=tooltip),
     )
     return _spec(layers, _HEIGHT)
 
@@ -214,17 +214,14 @@ def _tooltip(titles: Mapping[str, str]) -> list[Any]:
     return [alt.Tooltip(field, title=title) for field, title in titles.items()]
 
 
-def _points(line: Line, factor: float) -> dict[str, Any]:
+def _points(label: str, spread: pandas.DataFrame, factor: float) -> dict[str, Any]:
     """Return epoch, mean, its band, standard deviation and number of seeds, at no more than `_POINTS` epochs."""
-    x, *spread, counts = line_spread(line)
-    chosen = np.unique(np.linspace(0, len(x) - 1, min(len(x), _POINTS)).round().astype(int)) if len(x) else np.arange(0)
-    values = pandas.DataFrame(np.asarray(line.values, np.float64), columns=line.x)[x[chosen]]
-    stds = values.replace([np.inf, -np.inf], np.nan).std().fillna(0.0)
-    row: dict[str, Any] = {"c": line.label, "e": [int(epoch) for epoch in x[chosen]]}
-    for name, numbers in zip("mlh", spread, strict=True):
-        row[name] = [round_number(factor * float(number)) for number in numbers[chosen]]
-    row["s"] = [round_number(factor * float(std), 2) for std in stds]
-    return {**row, "n": [int(count) for count in counts[chosen]]}
+    chosen = np.unique(np.linspace(0, len(spread) - 1, min(len(spread), _POINTS)).round().astype(int))
+    shown = spread.iloc[chosen]
+    row: dict[str, Any] = {"c": label, "e": [int(epoch) for epoch in shown.index]}
+    for name, column, digits in (("m", "middle", 4), ("l", "low", 4), ("h", "high", 4), ("s", "std", 2)):
+        row[name] = [round_number(factor * float(number), digits) for number in shown[column]]
+    return {**row, "n": [int(count) for count in shown["n"]]}
 
 
 def _spec(chart: Any, height: int) -> dict[str, Any]:

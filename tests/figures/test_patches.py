@@ -160,7 +160,7 @@ def test_the_calibration_error_is_the_mean_over_the_seeds_with_that_many_patches
     assert list(figure.axes[2].get_xticks()) == [0, 1, 5, 20]
     assert_no_words_overlap(figure)
     texts = " ".join(words(figure))
-    assert "one after the other; line: mean over 1 to 3 seeds; band: mean ± sample standard deviation" in texts
+    assert "calibration error: line: mean over 1 to 3 seeds; band: mean ± sample standard deviation" in texts
     changed = "other predictions that one patch changes, mean: 1 (exact η), 4 (logit margin 1), 1,250 (authors' η)"
     assert changed in texts
     assert "right labels after 20 patches, mean: 19 (exact η), 20 (logit margin 1), 20 (authors' η)" in texts

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import matplotlib
 import numpy as np
+import pandas
 import pytest
 from case_tables import case_table
 from made import Store, assert_no_words_overlap, draw, made_dataset, made_run, use_dataset, words
@@ -16,7 +17,7 @@ from matplotlib.figure import Figure
 
 from idwbench import figures, run_config
 from idwbench.errors import ConfigError
-from idwbench.figures.lines import Axis, Line, Panel, PanelRow, draw_rows
+from idwbench.figures.lines import Axis, Look, draw_lines
 from idwbench.figures.stored import collect_figures, draw_stored
 from idwbench.figures.style import clean_text, new_page, save_figure
 
@@ -126,12 +127,14 @@ def test_a_wrong_backend_is_refused_in_one_line():
 
 
 def line(label="idw", values=VALUES, **options):
-    return Line(label, "#000000", "-", np.arange(1, values.shape[1] + 1), values, **options)
+    table = pandas.DataFrame(values, columns=np.arange(1, values.shape[1] + 1)).rename_axis("seed")
+    return table.melt(var_name="x", ignore_index=False).reset_index().assign(label=label, **options)
 
 
-def drawn(*lines, y=PERCENT):
+def drawn(*lines, y=PERCENT, marker=""):
     """The axes of a panel."""
-    return draw_rows([PanelRow("", y, [Panel("2 prototypes", lines)])], Axis("epoch"), []).axes[0]
+    looks = {label: Look("#000000", marker=marker) for label in (*"abcd", "idw")}
+    return draw_lines(pandas.concat(lines), looks, Axis("epoch"), y).axes[0]
 
 
 def band_at(axes, band, x):
@@ -154,7 +157,8 @@ def test_a_line_is_the_mean_of_the_seeds_with_a_band_within_their_range_where_th
 
 
 def test_bars_of_geometric_means_are_those_of_the_logarithms_and_positive_values_have_a_logarithmic_axis():
-    (bars,) = drawn(line(values=np.array([[1.0], [100.0]]), markers=True, geometric=True), y=Axis("")).containers
+    y = Axis("", centre="geometric mean")
+    (bars,) = drawn(line(values=np.array([[1.0], [100.0]])), y=y, marker="o").containers
     np.testing.assert_allclose(bars[0].get_ydata(), [10])
     np.testing.assert_allclose(bars[2][0].get_segments()[0][:, 1], [1, 100])
     for low, scale in ((0.1, "log"), (0.0, "linear")):
@@ -162,13 +166,14 @@ def test_bars_of_geometric_means_are_those_of_the_logarithms_and_positive_values
 
 
 def test_blocks_of_rows_and_rows_with_empty_places_are_drawn_without_overlap():
-    panels = [Panel(f"{n} dimensions", [line(), line("another one")]) for n in range(3)]
-    rows = [PanelRow("", PERCENT, panels[:2]), PanelRow("", PERCENT, panels[2:])]
-    shared = draw_rows(rows, Axis("load"), ["words"], shared=True)
-    assert sum(axes.get_visible() for axes in shared.axes) == 3
+    looks = {"idw": Look("#000000"), "another one": Look("#0072B2")}
+    lines = pandas.concat([line(), line("another one")])
+    panels = pandas.concat(lines.assign(panel=f"{n} dimensions") for n in range(3))
+    shared = draw_lines(panels, looks, Axis("load"), PERCENT, ["words"], columns=2)
+    assert len(shared.axes) == 3
     assert words(shared).count("load") == 2
-    blocks = [PanelRow("one", PERCENT, panels[:1]), PanelRow("two", Axis("loss"), panels[:1])]
-    figure = draw_rows(blocks, Axis("epoch"), [])
+    blocks = pandas.concat([lines.assign(block="one", measure="accuracy"), lines.assign(block="two", measure="loss")])
+    figure = draw_lines(blocks, looks, Axis("epoch"), {"accuracy": PERCENT, "loss": Axis("loss")})
     assert {"one", "two", "loss"} <= set(words(figure)) and words(figure).count("epoch") == 2
     assert_no_words_overlap(shared)
     assert_no_words_overlap(figure)
