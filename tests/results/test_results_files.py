@@ -1,6 +1,5 @@
 """SQLite files: how they are opened, what is refused, and values in them that are damaged."""
 
-import errno
 import os
 import sqlite3
 import sys
@@ -20,11 +19,6 @@ from idwbench.results.frame import FACTS
 from idwbench.results.store import Results
 
 WRONG = case_table("wrong_databases")
-
-
-@pytest.fixture
-def backend():
-    return "sqlite"
 
 
 def test_reading_a_missing_or_an_empty_database_is_refused_and_creates_nothing(tmp_path):
@@ -47,17 +41,6 @@ def test_a_file_that_is_no_database_is_refused_unchanged(tmp_path, read_only):
     with pytest.raises(ResultsError, match="this file is not an SQLite database"):
         Results(str(db), read_only=read_only)
     assert db.read_text() == "not a database " * 100
-
-
-@pytest.mark.parametrize("read_only", [True, False])
-def test_a_folder_that_cannot_be_entered_is_refused(tmp_path, monkeypatch, read_only):
-    def refuse(path, **options):
-        raise PermissionError(errno.EACCES, "Permission denied", str(path))
-
-    with monkeypatch.context() as patched:  # the tests may run as root, who may enter everything
-        patched.setattr(Path, "stat", refuse)
-        with pytest.raises(ResultsError, match=r"x\.db: cannot be opened: Permission denied"):
-            Results(str(tmp_path / "private" / "x.db"), read_only=read_only)
 
 
 ODD_NAMES = [("a\ud800b.db", "is not the name of a file"), ("x" * 300, "cannot be opened: File name too long")]
@@ -198,11 +181,3 @@ def test_an_error_of_writing_on_a_full_disk_is_a_full_disk(store, db, monkeypatc
         assert (caught.value.file, caught.value.problem, caught.value.exit_code) == (db, "the disk is full", 1)
         hint = f"what was stored is kept; make room in {Path(db).parent} and start again"
         assert caught.value.hint == hint
-
-
-def test_a_damaged_configuration_stops_an_upgrade_that_changes_nothing(old_db):
-    query(old_db, "UPDATE runs SET config = '{broken' WHERE id = 1")
-    with pytest.raises(ResultsError, match="was left unchanged: malformed JSON"):
-        Results(old_db)
-    with pytest.raises(ResultsError, match="has tables of version 0001"):
-        Results(old_db, read_only=True)

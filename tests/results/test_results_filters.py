@@ -12,11 +12,6 @@ from idwbench.results.filters import sorted_runs, value_hint
 
 
 @pytest.fixture
-def backend():
-    return "sqlite"  # pandas evaluates
-
-
-@pytest.fixture
 def filled(store, make_config, make_result, make_diverged):
     configs = [
         *(make_config(seed, method, size) for seed in (0, 1) for method in ("idw", "gaussian") for size in (4, 16)),

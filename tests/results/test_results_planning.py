@@ -18,25 +18,19 @@ from idwbench.runs.config import run_config
 from idwbench.runs.datasets import NpzConfig
 
 
-def test_a_sweep_plans_its_missing_runs_in_order(store, make_config):
+def test_a_sweep_plans_its_missing_runs_in_order_and_a_changed_plan_deletes_no_run(store, make_config, make_result):
     configs = [make_config(seed) for seed in (3, 1, 2)]
     assert store.register_sweep("moons", "", "", []) == []
     keys = store.register_sweep("moons", "three seeds", "name: moons\n", [*configs, configs[0]])
     assert keys == [config.run_key for config in configs]
     runs = store.find_runs(sweep="moons")
-    assert [run.config for run in runs] == configs
-    assert {run.state for run in runs} == {"planned"}
+    assert [(run.config, run.state, run.dataset) for run in runs] == [(one, "planned", "two_moons") for one in configs]
     store.register_sweep("moons", "", "", configs[::-1])
     assert [run.config for run in store.find_runs(sweep="moons")] == configs[::-1]
-    assert [run.dataset for run in runs] == ["two_moons"] * 3
-
-
-def test_a_changed_plan_replaces_the_old_one_and_deletes_no_run(store, make_config, make_result):
-    store.register_sweep("moons", "old", "old", [make_config(seed) for seed in range(4)])
-    store.finish([make_result(make_config(0))])
+    store.finish([make_result(configs[0])])
     store.register_sweep("moons", "new", "new", [make_config(5), make_config(1)])
     assert [run.config.seed for run in store.find_runs(sweep="moons")] == [5, 1]
-    assert sorted(run.config.seed for run in store.find_runs()) == [0, 1, 2, 3, 5]
+    assert sorted(run.config.seed for run in store.find_runs()) == [1, 2, 3, 5]
     (sweep,) = store.list_sweeps()
     assert (sweep.description, sweep.spec) == ("new", "new")
     assert sweep.updated_at >= sweep.created_at

@@ -176,19 +176,13 @@ def everything(store, key):
 ENDED = ("complete", "diverged", "failed")
 
 
-def test_a_reset_changes_nothing_but_what_is_pending(store, db, keys):
+def test_until_a_retraining_ends_the_old_results_are_there_and_count(store, db, keys):
     before = [everything(store, key) for key in keys]
     assert store.reset(keys[::-1], ["diverged"]) == [keys[1]]
     assert store.pending(keys) == [keys[1], keys[3]]
     assert store.reset(keys[::-1], ENDED) == keys[2::-1]
     assert store.pending(keys) == keys
     assert [everything(store, key) for key in keys] == before
-    assert Results(db).pending(keys) == keys[3:]  # a reset is forgotten with its process
-
-
-def test_until_a_retraining_ends_the_old_results_are_there_and_count(store, db, keys):
-    before = [everything(store, key) for key in keys]
-    store.reset(keys, ENDED)
     assert store.lease(keys) == keys
     assert store.pending(keys) == store.lease(keys) == []
     assert store.sweep_status("moons").running == 4
@@ -200,7 +194,7 @@ def test_until_a_retraining_ends_the_old_results_are_there_and_count(store, db, 
     assert [everything(store, key) for key in keys] == before
     assert not store.find_run(keys[0]).retraining
     assert store.find_run(keys[2]).error == "no memory"
-    assert Results(db).pending(keys) == keys[3:]
+    assert Results(db).pending(keys) == keys[3:]  # a reset is forgotten with its process
     assert store.lease(keys) == keys
 
 

@@ -19,11 +19,6 @@ from idwbench.results.tables import metadata
 UNRELEASED = Path(__file__).parents[1] / "assets" / "unreleased"
 
 
-@pytest.fixture
-def backend():
-    return "sqlite"
-
-
 @pytest.fixture(params=["0001", "0002", "0003"])
 def older_db(request, old_db, tmp_path):
     """A database of each older version of the tables."""
