@@ -61,7 +61,12 @@ def test_runs_of_an_older_version_that_lack_a_metric_are_measured_on_request(swe
 
 def test_runs_of_a_database_of_an_older_version_are_measured_and_no_database_is_made_for_a_wrong_path(run, tmp_path):
     shutil.copy(VERSION_0_1_0 / "idwbench.db", tmp_path / "old.db")
+    accuracies = "run_key, train_accuracy, test_accuracy, holdout_accuracy FROM runs"
+    before = query("old.db", f"SELECT {accuracies} WHERE state = 'complete'")
     assert run("runs measure --db old.db").stderr == "measured 11 of 11 runs\n"
+    assert query("old.db", f"SELECT {accuracies}_wide WHERE state = 'complete'") == before
+    measured = Results("old.db").to_frame(states=["complete"])
+    assert (measured.train_coverage > 0).all() and measured.test_nearest_key_accuracy.between(0, 1).all()
     for words in ("measure", "tag abc best", "note abc text"):
         assert_one_line(run(f"runs {words} --db nowhere/none.db"), 1, "nowhere/none.db: does not exist")
     assert not (tmp_path / "nowhere").exists()

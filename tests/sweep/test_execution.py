@@ -19,9 +19,7 @@ from idwbench.errors import ConfigError, ResultsError, TrainingError
 from idwbench.plugins import load_plugin
 from idwbench.sweep.execution import measure_runs, replay_run, run_sweep, train, unmeasured_runs
 from idwbench.sweep.observer import Observer
-from idwbench.sweep.runner import Runner
 from idwbench.sweep.sampler import Range
-from idwbench.sweep.search import run_search
 
 CONFIG = run_config("two_moons", epochs=1)
 
@@ -66,7 +64,6 @@ def test_a_run_whose_memory_cannot_be_allocated_fails_with_one_line(tmp_path, mo
 # Stored runs are measured later, and trained again: the numbers are those of training, and nothing else changes.
 
 
-ASSET = Path(__file__).parents[1] / "assets" / "0.1.0" / "idwbench.db"
 MOONS = "{name: two_moons, train_per_class: 12, test_per_class: 8, holdout_per_class: 10}"
 BLOCKS = (
     "{method: [idw, fc_relu], prototypes: [1, 3]}",
@@ -149,17 +146,6 @@ def test_what_was_measured_before_an_interruption_stays_and_a_run_of_other_data_
     assert idwbench.measure_runs(results, results.find_runs()) == 7
 
 
-def test_the_runs_of_version_0_1_0_can_be_measured(tmp_path):
-    results = Results(shutil.copy(ASSET, tmp_path / "old.db"))
-    complete = results.find_runs(states=["complete"])
-    before = {run.run_key: run.metrics for run in complete}
-    assert measure_runs(results, results.find_runs()) == len(complete) > 0
-    for run in results.find_runs(states=["complete"]):
-        assert before[run.run_key].items() <= run.metrics.items()
-        assert run.metric("coverage", "train") > 0
-        assert 0 <= run.metric("nearest_key_accuracy") <= 1
-
-
 DATA = {"name": "two_moons", "train_per_class": 20, "test_per_class": 10, "holdout_per_class": 10}
 
 
@@ -202,16 +188,6 @@ def planned_keys(db):
     return [run.run_key for run in Results(db).find_runs(sweep="small")]
 
 
-def test_ranges_have_whole_numbers_where_the_setting_has(tmp_path):
-    (block,) = read_text(tmp_path, text()).space
-    assert block["prototypes"] == Range(low=2, high=8, log=False, step=None, whole=True)
-    assert block["power"] == Range(low=1, high=8, log=True, step=None, whole=False)
-    assert block["initialisation"] == ("mean", "samples")
-    grid = "{kind: scikit_learn, method: random_forest, max_depth: {low: 2, high: 8}}"
-    (block,) = read_text(tmp_path, text(grid=grid)).space
-    assert block["max_depth"] == Range(low=2, high=8, log=False, step=None, whole=True)
-
-
 @pytest.mark.slow
 def test_an_interrupted_search_ends_with_the_same_runs_and_more_trials_continue_it(tmp_path):
     spec = read_text(tmp_path, text())
@@ -237,20 +213,13 @@ def test_an_interrupted_search_ends_with_the_same_runs_and_more_trials_continue_
 
 def test_a_search_reports_the_setting_with_the_best_mean_on_validation_rows(tmp_path):
     spec = read_text(tmp_path, text("{optuna: random, trials: 6, objective: validation_accuracy}"))
-    results = Results(tmp_path / "runs.db")
     observer = Mock(spec=Observer)
-    runner = Runner(results, observer)
-    run_search(spec, runner)
-    by_setting = {}
-    for run in results.find_runs(sweep="small"):
-        found = run.metric("accuracy", "validation")
-        by_setting.setdefault(run.config.model_copy(update={"seed": 0}).run_key, []).append(found)
-    means = {key: sum(values) / len(values) for key, values in by_setting.items()}
-    best = max(means, key=means.__getitem__)
-    label = results.find_run(best).config.model.label
-    line = f"trial 6 of 6: best validation accuracy {100 * means[best]:.2f} % with {label} "
+    status = run_sweep(spec, tmp_path / "runs.db", observer=observer)
+    by_setting = Results(tmp_path / "runs.db").to_frame(sweep="small").groupby(["label", "learning_rate"], sort=False)
+    means = by_setting.validation_accuracy.mean()
+    line = f"trial 6 of 6: best validation accuracy {100 * means.max():.2f} % with {means.idxmax()[0]} "
     assert received(observer.note)[-1].startswith(line)
-    assert runner.outcome["complete"] == 2 * len(means)
+    assert status.complete == 2 * len(means)
 
 
 def test_runs_of_a_search_that_are_trained_again_are_to_do(tmp_path):
@@ -301,14 +270,19 @@ def test_a_search_waits_for_runs_that_another_process_trains_also_again(tmp_path
     assert (status.running, status.complete, len(pauses)) == (0, status.total, 1)
 
 
-def test_blocks_of_a_search_are_alternatives(tmp_path):
-    grid = "{method: idw, prototypes: {low: 2, high: 8}}"
-    grid += "\n{kind: kernel_regression, kernel: gaussian, bandwidth: {low: 0.1, high: 2}}"
+def test_blocks_of_a_search_are_alternatives_with_whole_numbers_where_the_setting_has(tmp_path):
+    grid = "{method: idw, prototypes: {low: 2, high: 8}, power: {low: 1, high: 8, log: true}}"
+    grid += "\n{kind: scikit_learn, method: knn, n_neighbors: {low: 1, high: 4}, weights: [uniform, distance]}"
     spec = read_text(tmp_path, text("{optuna: random, trials: 8, objective: validation_accuracy}", grid))
+    network, neighbours = spec.space
+    assert network["prototypes"] == Range(low=2, high=8, log=False, step=None, whole=True)
+    assert network["power"] == Range(low=1, high=8, log=True, step=None, whole=False)
+    assert neighbours["n_neighbors"] == Range(low=1, high=4, log=False, step=None, whole=True)
+    assert neighbours["weights"] == ("uniform", "distance")
     run_sweep(spec, tmp_path / "runs.db")
     kinds = [run.config.model.kind for run in Results(tmp_path / "runs.db").find_runs()]
-    # Kernel regression does not depend on the seed.
-    assert set(kinds) == {"prototypes", "kernel_regression"}
+    # Nearest neighbours do not depend on the seed.
+    assert set(kinds) == {"prototypes", "scikit_learn"}
     assert kinds.count("prototypes") % 2 == 0
 
 

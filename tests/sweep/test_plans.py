@@ -1,9 +1,11 @@
 """What a sweep file says, the plan of its runs, and one line for each error: file, line, column and key."""
 
 import hashlib
+import json
 
 import pytest
 from case_tables import case_table
+from sklearn.model_selection import ParameterGrid
 from sweep_specs import GOOD, error_of, grid_text, read_text, sweep_file, sweep_spec, sweep_text
 
 from idwbench import Results, run_config, run_sweep
@@ -143,17 +145,6 @@ def test_a_mapping_stands_for_the_product_of_its_lists_in_any_list_of_data_sets_
     assert [(d.of, d.seed) for d, _ in joint.datasets] == [(("mnist", "fashion_mnist"), seed) for seed in (0, 1)]
 
 
-def test_data_sets_are_outermost_and_the_runs_are_those_of_single_sweeps(tmp_path):
-    runs = plan(read_sweep(sweep_file(tmp_path, "{name: two_moons, noise: [0.2, 0.1]}", GRID)))
-    expected = [
-        run_config({"name": "two_moons", "noise": noise}, seed=seed, method=method, prototypes=2, epochs=2).run_key
-        for noise in (0.2, 0.1)
-        for method in ("idw", "gaussian")
-        for seed in (0, 1)
-    ]
-    assert [run.run_key for run in runs] == expected
-
-
 def test_each_data_set_is_loaded_once_and_only_if_runs_are_missing(tmp_path, monkeypatch):
     loaded, load = [], loading.load_dataset
     monkeypatch.setattr(loading, "load_dataset", lambda *given: loaded.append(given[0]) or load(*given))
@@ -182,19 +173,17 @@ def sweep(*blocks, seeds=(0, 1)):
     return sweep_spec("test", (TwoMoonsConfig(), DEFAULT_PROTOCOLS["two_moons"]), grid=grid, seeds=seeds)
 
 
-@pytest.mark.slow
-def test_cells_come_in_scikit_learns_order_with_seeds_innermost():
-    from sklearn.model_selection import ParameterGrid
-
-    axes = {"prototypes": (16, 2), "method": ("inv_dist", "idw"), "power": (2.0, 1.0), "epsilon": (0.1, 0.0)}
-    axes["epochs"] = (3, 1)
-    planned = [
-        (*(run.model.method, run.model.prototypes), *run.model.parameters.values(), run.protocol.epochs, run.seed)
-        for run in plan(sweep(axes, seeds=(5, 3)))
+def test_data_sets_are_outermost_then_cells_come_in_scikit_learns_order_with_seeds_innermost(tmp_path):
+    axes = {"prototypes": [16, 2], "method": ["inv_dist", "idw"], "power": [2.0, 1.0], "epsilon": [0.1, 0.0]}
+    axes["epochs"] = [3, 1]
+    data = "{name: two_moons, noise: [0.2, 0.1]}"
+    planned = plan(read_sweep(sweep_file(tmp_path, data, json.dumps(axes), seeds="[5, 3]")))
+    assert [run.run_key for run in planned] == [
+        run_config({"name": "two_moons", "noise": noise}, seed=seed, **cell).run_key
+        for noise in (0.2, 0.1)
+        for cell in ParameterGrid(axes)
+        for seed in (5, 3)
     ]
-    names = ("method", "prototypes", "power", "epsilon", "epochs")
-    grid = ParameterGrid({name: list(values) for name, values in axes.items()})
-    assert planned == [(*(cell[name] for name in names), seed) for cell in grid for seed in (5, 3)]
 
 
 def test_blocks_keep_their_order_and_a_shared_run_stays_at_its_first_place():
