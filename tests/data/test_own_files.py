@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from case_tables import arrays_in, case_table
+from case_tables import PENGUINS, arrays_in, case_table
 from platformdirs import user_cache_path
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
@@ -24,7 +24,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from idwbench.data.columns import Column, Columns, named_values
 from idwbench.data.folder import data_folder, resolve_files
 from idwbench.data.loading import load_dataset
-from idwbench.data.preparation import split_rows
+from idwbench.data.preparation import VALIDATION_STREAM, random_stream, split_rows
 from idwbench.errors import DatasetError
 from idwbench.runs.datasets import CsvConfig, DigitsConfig, NpzConfig, TextConfig, parse_dataset
 
@@ -232,47 +232,34 @@ def test_a_file_is_looked_for_from_the_base_and_known_by_its_content(config, tmp
 # Tables with categories and missing values, against pandas and scikit-learn; the columns of one input by name
 
 
-PENGUINS = Path(__file__).parent.parent / "assets" / "penguins.csv"
 NUMBERS = ["bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g", "year"]
 CATEGORIES = ["island", "sex"]
 
 
-@pytest.fixture(scope="module")
-def penguins():
-    return load_dataset(CsvConfig(path=str(PENGUINS), label="species"))
-
-
-def test_features_are_those_of_scikit_learns_imputers_encoder_and_scaler_fitted_to_the_training_rows(penguins):
+@pytest.mark.parametrize("validation", [0, 200])
+def test_features_are_those_of_scikit_learns_imputers_encoder_and_scaler_fitted_to_the_training_rows(validation):
+    penguins = load_dataset(CsvConfig(path=str(PENGUINS), label="species", validation=validation))
     frame = pd.read_csv(PENGUINS)
     train, test = split_rows(frame.species.to_numpy(), 0.2, np.random.RandomState(0))
+    rows = {"test": test}
+    if validation:
+        rest, apart = split_rows(frame.species[train].to_numpy(), validation, random_stream(0, VALIDATION_STREAM))
+        train, rows["validation"] = train[rest], train[apart]
     scaled = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
     coded = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder(sparse_output=False))
     oracle = make_column_transformer((scaled, NUMBERS), (coded, CATEGORIES)).fit(frame.iloc[train])
     names = [*NUMBERS, *(f"{name}={value}" for name in CATEGORIES for value in sorted(frame[name].dropna().unique()))]
     order = [penguins.columns.features.index(name) for name in names]
-    for split, rows in ((penguins.train, train), (penguins.test, test)):
-        np.testing.assert_allclose(split.inputs[:, order], oracle.transform(frame.iloc[rows]), atol=1e-5)
-        assert [penguins.class_names[label] for label in split.labels] == frame.species.iloc[rows].tolist()
+    assert penguins.splits.keys() == {"train", *rows}
+    for name, split in penguins.splits.items():
+        own = frame.iloc[rows.get(name, train)]
+        np.testing.assert_allclose(split.inputs[:, order], oracle.transform(own), atol=1e-5)
+        assert [penguins.class_names[label] for label in split.labels] == own.species.tolist()
 
 
-def test_missing_values_are_filled_from_the_rows_that_remain_for_training(tmp_path):
-    lines = [f"{i if i % 5 else ''},{'' if i % 7 == 3 else 'ab'[i % 3 == 0]},{'yn'[i % 2]}" for i in range(60)]
-    path = tmp_path / "own.csv"
-    path.write_text("\n".join(["number,kind,label", *lines]))
-    data = load_dataset(CsvConfig(path=str(path), label="label", validation=10))
-    number, kind = data.columns.columns
-    numbers = {name: data.scaling.invert(split.inputs)[:, 0] for name, split in data.splits.items()}
-    # Copies of the median leave it the median.
-    assert number.fill == pytest.approx(np.median(numbers["train"]), abs=1e-4) and kind.fill == "a"
-    assert number.missing <= np.isclose(numbers["train"], number.fill, atol=1e-4).sum() <= number.missing + 1
-    assert sum(np.isclose(own, number.fill, atol=1e-4).sum() for own in numbers.values()) in (12, 13)
-    for split in data.splits.values():
-        assert (data.scaling.invert(split.inputs)[:, 1:].sum(1) == 1).all()
-
-
-def test_columns_are_dropped_by_name_say_what_became_of_them_and_survive_as_plain_data(penguins):
+def test_columns_are_dropped_by_name_say_what_became_of_them_and_survive_as_plain_data():
     config = parse_dataset({"name": str(PENGUINS), "label": "species", "drop": ["year", "sex"]})
-    data = load_dataset(config)
+    penguins, data = load_dataset(CsvConfig(path=str(PENGUINS), label="species")), load_dataset(config)
     assert data.columns.names == tuple(name for name in penguins.columns.names if name not in ("year", "sex"))
     for drop, problem in (("yaer", "no column is named 'yaer'"), ("species", "'species' is the column to predict")):
         with pytest.raises(DatasetError, match=problem) as caught:
