@@ -8,7 +8,7 @@ import torch
 from blob_data import make_dataset, make_regression
 from engine_runs import train_run
 from kinds import PROTOCOLS, prototypes_run
-from recorded_mlp import OF, PROTOCOL, SETTINGS, load_made, made_parts, store_recorded
+from recorded_mlp import OF, PROTOCOL, SETTINGS, made_parts, store_recorded
 from scipy.special import softmax
 
 import idwbench
@@ -20,7 +20,6 @@ from idwbench.dual.recording import open_recording
 from idwbench.errors import ConfigError, ResultsError, TrainingError
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
-from idwbench.runs.datasets import parse_dataset
 from idwbench.training import replay as replay_module
 from idwbench.training.replay import AbstractReplay, Prototypes, Steps, key_history, replay_keys, run_replay
 from idwbench.training.threads import limited_threads
@@ -328,19 +327,6 @@ def test_a_mask_is_measured_beside_networks_that_are_trained_again_without_its_r
     assert {way for way, _ in metrics} == {*networks, "ascended", "fine_tuned"}
     moved = {metrics[way, "total_variation"] for way in ("whole", "ascended", "fine_tuned")}
     assert len(moved) == 3
-
-
-def test_without_momentum_masking_the_later_part_of_a_sequence_gives_back_the_earlier_network(tmp_path):
-    settings = {**SETTINGS, **PROTOCOL, "momentum": 0.0}
-    config = run_config({"name": "sequence", "of": OF}, kind="mlp", record=True, **settings)
-    store_recorded(tmp_path / "results.db", config)
-    results = Results(tmp_path / "results.db")
-    recording = open_recording(results, results.find_run(config.run_key))
-    masked = layers_of(recording, DATA.train.tasks[recording.rows] == 1)
-    first = load_made(parse_dataset("mnist"))
-    before = train_run(run_config("mnist", kind="mlp", **settings), first).arrays
-    for own, expected in zip(masked, arrays_as_layers(before), strict=True):
-        np.testing.assert_allclose(own, expected, atol=1e-5)
 
 
 def test_a_limited_network_is_measured_on_its_own_answers_and_the_attention_of_the_slots_it_keeps(stored):

@@ -6,11 +6,11 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from kinds import KINDS, RECORDED, RESUMED, TIMED, TRAINED
+from kinds import EXAMPLES, KINDS, RECORDED, RESUMED, TIMED, TRAINED
 from torch import nn
 
 from idwbench.errors import RecordingError
-from idwbench.runs.metrics import HEADLINES, METRICS
+from idwbench.runs.metrics import HEADLINES, LAYER_STATISTICS, METRICS
 from idwbench.runs.protocol import learning_rate
 from idwbench.training.checkpoints import CheckpointFile
 from idwbench.training.engine import Context
@@ -31,6 +31,10 @@ def outcome(result):
 
 def files_in(folder):
     return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+OBSERVED = [*((name, "record") for name in RECORDED)]
+OBSERVED += [(name, "statistics") for name, row in EXAMPLES["resumed"].items() if "statistics" in row]
 
 
 def each(examples):
@@ -138,16 +142,24 @@ def test_an_interrupted_training_goes_on_to_the_same_bytes(kind, within_an_epoch
         assert files_in(recordings / config.run_key) == files_in(folder / "recordings" / config.run_key)
 
 
-@each(RECORDED)
-def test_a_recorded_training_has_the_numbers_of_one_that_is_not(kind, folder, whole):
-    recorded, _ = whole(kind)
-    model = recorded.config.model.model_copy(update={"record": False})
-    (plain,) = kind.train(folder, recorded.config.model_copy(update={"model": model}))
-    assert outcome(plain) == outcome(recorded)
-    assert recorded.arrays.keys() - plain.arrays.keys() == {"recording"}
-    assert recorded.config.run_key != plain.config.run_key
-    with pytest.raises(RecordingError, match="a recording needs a database in a file"):
-        kind.train(folder)
+@pytest.mark.parametrize(("name", "setting"), OBSERVED)
+def test_a_training_that_is_recorded_or_measured_has_the_numbers_of_one_that_is_not(name, setting, folder, whole):
+    kind = (RECORDED | RESUMED)[name]
+    observed, _ = whole(kind)
+    model = observed.config.model.model_copy(update={setting: False})
+    (plain,) = kind.train(folder, observed.config.model_copy(update={"model": model}))
+    found, expected = outcome(observed), outcome(plain)
+    added = {part: found[part].keys() - expected[part].keys() for part in ("arrays", "metrics")}
+    for part, names in added.items():
+        found[part] = {name: value for name, value in found[part].items() if name not in names}
+    assert found == expected and observed.config.run_key != plain.config.run_key
+    if setting == "statistics":
+        assert added["arrays"] == {f"statistics.{name}" for name in ("steps", "layers", *LAYER_STATISTICS)}
+        assert {name for _, name in added["metrics"]} == {*LAYER_STATISTICS}
+    else:
+        assert observed.arrays.keys() - plain.arrays.keys() == {"recording"} and not added["metrics"]
+        with pytest.raises(RecordingError, match="a recording needs a database in a file"):
+            kind.train(folder)
 
 
 def test_checkpoints_of_another_run_or_version_and_damaged_ones_are_not_used(tmp_path, monkeypatch):

@@ -158,31 +158,24 @@ LOOPS += [
     if weighting != "exact_match"
 ]
 LOOPS += [("idw", place, {"key_bounds": "data"}) for place in range(6)]
+LOOPS += [
+    (method, place, {"slope_rank": 2, **PROTOCOLS[place]})
+    for place, method in enumerate(["idw", "cosine", "neg_dist", "additive", "gaussian", "inv_dist"])
+]
 
 
 @pytest.mark.parametrize(("method", "place", "settings"), LOOPS)
-def test_every_method_protocol_weighting_and_bound_equals_a_plain_loop(method, place, settings, monkeypatch):
+def test_every_method_protocol_weighting_bound_and_slope_equals_a_plain_loop(method, place, settings, monkeypatch):
     start_with(monkeypatch)
+    if "slope_rank" in settings and place % 2:
+        monkeypatch.setattr("idwbench.training.kernel_runs.PRODUCT_SIZES", (1, 1, 1))
     dataset = DATASETS[place]
     results = by_both(prototypes_run(dataset, method, **{"epochs": 3, "batch_size": 5, **settings}), dataset)
     assert_near_float64(results, dataset)
+    assert results[0].n_parameters == sum(array.size for array in results[0].arrays.values())
     low, high = dataset.train.inputs.min(0), dataset.train.inputs.max(0)
     inside = [((result.arrays["keys"] >= low) & (result.arrays["keys"] <= high)).all() for result in results]
     assert "key_bounds" not in settings or all(inside)
-
-
-SLOPED = ["idw", "cosine", "neg_dist", "additive", "gaussian", "inv_dist"]
-
-
-@pytest.mark.parametrize(("place", "method"), [*enumerate(SLOPED)])
-def test_values_with_a_slope_are_those_of_a_plain_loop_in_pytorch(place, method, monkeypatch):
-    start_with(monkeypatch)
-    if place % 2:
-        monkeypatch.setattr("idwbench.training.kernel_runs.PRODUCT_SIZES", (1, 1, 1))
-    dataset, settings = DATASETS[place], {"epochs": 3, "batch_size": 5, **PROTOCOLS[place]}
-    results = by_both(prototypes_run(dataset, method, slope_rank=2, **settings), dataset)
-    assert_near_float64(results, dataset)
-    assert results[0].n_parameters == sum(array.size for array in results[0].arrays.values())
 
 
 # (batch, prototypes, features, outputs): one of everything, both layouts of keys, and more inputs than a tile holds.
@@ -241,29 +234,26 @@ def test_small_runs_and_those_of_sweeps_need_one_thread_and_large_ones_what_they
     assert [run.threads for run in Results(tmp_path / "2.db").find_runs(sweep="test")] == [1]
 
 
-@pytest.mark.parametrize("initialisation", ["samples", "kmeans"])
-@pytest.mark.parametrize("dataset", [make_dataset(), make_regression()], ids=["classes", "numbers"])
-def test_engines_begin_at_the_same_prototypes(dataset, initialisation):
-    config = prototypes_run(dataset, initialisation=initialisation, epochs=1, batch_size=100, learning_rate=1e-30)
-    expected = initial_prototypes(config.model, dataset, dataset.moments, np.random.default_rng(config.seed))
-    for result in by_both(config, dataset):
-        for name, array in zip(("keys", "values"), expected, strict=True):
-            np.testing.assert_allclose(result.arrays[name], array, rtol=0, atol=2e-30)
+BEGUN = [(make_regression(), ["samples", "kmeans"]), (make_dataset(), ["default", "samples", "kmeans", "kaiming"])]
 
 
-@pytest.mark.parametrize("words", ["zero", "random"])
-@pytest.mark.parametrize("initialisation", ["default", "samples", "kaiming"])
-def test_initial_values_replace_those_of_the_initialisation_and_leave_its_keys(initialisation, words):
+@pytest.mark.parametrize("words", ["default", "zero", "random"])
+@pytest.mark.parametrize(("dataset", "initialisation"), [(data, way) for data, ways in BEGUN for way in ways])
+def test_engines_begin_at_the_same_prototypes_and_initial_values_leave_their_keys(dataset, initialisation, words):
     begun, settings = [], {"initialisation": initialisation, "epochs": 1, "learning_rate": 1e-30}
     for way in ("default", words):
-        config = prototypes_run(LARGE, initial_values=way, **settings)
-        begun.append(initial_prototypes(config.model, LARGE, LARGE.moments, np.random.default_rng(config.seed)))
+        config = prototypes_run(dataset, initial_values=way, **settings)
+        begun.append(initial_prototypes(config.model, dataset, dataset.moments, np.random.default_rng(config.seed)))
     (keys, values), (same_keys, others) = begun
     np.testing.assert_array_equal(same_keys, keys)
-    assert others.shape == values.shape and np.abs(others).max() <= (6 / others.shape[1]) ** 0.5
-    assert (others == 0).all() if words == "zero" else np.abs(others).min() > 0 and len(np.unique(others)) > 5
-    for result in by_both(config, LARGE):
-        np.testing.assert_allclose(result.arrays["values"], others, rtol=0, atol=1e-27)  # a rate for each step
+    assert others.shape == values.shape
+    if words == "random":
+        assert 0 < np.abs(others).min() <= np.abs(others).max() <= (6 / others.shape[1]) ** 0.5
+        assert len(np.unique(others)) > 5
+    assert words != "zero" or (others == 0).all()
+    for result in by_both(config, dataset):
+        for name, array in (("keys", keys), ("values", others)):
+            np.testing.assert_allclose(result.arrays[name], array, rtol=0, atol=1e-29)  # a rate for each step
 
 
 POWERS = [0.5, 1.0, 2.0, 64.0]
@@ -323,18 +313,18 @@ def test_a_diverged_run_leaves_its_neighbours_alone(engine, blobs, monkeypatch):
     np.testing.assert_array_equal(sound.arrays["keys"], alone.arrays["keys"])
 
 
-@pytest.mark.parametrize("other", [{"method": "gaussian"}, {"power": 1.0}, {"gradient_clip": 1.0}])
-def test_runs_of_different_stacks_are_refused(engine, blobs, other):
+APART = [({}, {"method": "gaussian"}), ({}, {"power": 1.0}), ({}, {"gradient_clip": 1.0})]
+APART += [({"method": "additive", "hidden": 2}, {"method": "additive", "hidden": 3})]
+APART += [({"weighting": "top_k", "k": 2}, {"weighting": "top_k", "k": 3})]
+
+
+@pytest.mark.parametrize(("one", "other"), APART)
+def test_runs_of_different_methods_or_sizes_have_different_stacks_and_are_refused_in_one(engine, blobs, one, other):
+    runs = [prototypes_run(blobs, **one), prototypes_run(blobs, **other)]
+    engine = engine if has_kernel(runs[0]) else "torch"
+    assert stack_key(runs[0]) == stack_key(runs[0].with_seed(0)) != stack_key(runs[1])
     with pytest.raises(ValueError, match="a stack holds"):
-        train_runs([prototypes_run(blobs), prototypes_run(blobs, **other)], blobs, engine=engine)
-
-
-@pytest.mark.parametrize("sizes", [("additive", None, "hidden", 2, 3), ("idw", "top_k", "k", 2, 3)])
-def test_runs_of_different_sizes_have_different_stacks(blobs, sizes):
-    method, weighting, name, *values = sizes
-    runs = [prototypes_run(blobs, method, weighting=weighting, **{name: value}) for value in values]
-    assert len({stack_key(run) for run in runs}) == 2
-    assert len({stack_key(prototypes_run(blobs, method, weighting=weighting, seed=seed)) for seed in (0, 1)}) == 1
+        train_runs(runs, blobs, engine=engine)
 
 
 def test_stacks_of_torch_fit_a_bounded_memory_and_a_device_that_is_there(blobs, monkeypatch):
