@@ -5,7 +5,7 @@ import torch
 from case_tables import arrays_in
 
 from idwbench.attention.scores import BUILT_IN_METHODS, get_method
-from idwbench.models.initialisation import learned_arrays
+from idwbench.models.initialisation import initial_slopes, learned_arrays
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.saved_model import SavedModel, task_metrics
 from idwbench.results.provenance import package_versions
@@ -39,6 +39,15 @@ def tensors_in(given):
     """Return a mapping with a tensor in place of each {shape: …}, see `arrays_in`."""
     arrays = arrays_in(given)
     return {name: part if part is given[name] else torch.from_numpy(part) for name, part in arrays.items()}
+
+
+def random_arrays(config, dataset, seed=0):
+    """Return random arrays of all that a run learns, by name."""
+    model, generator = config.model, np.random.default_rng(seed)
+    shapes = {"keys": (model.prototypes, dataset.n_features), "values": (model.prototypes, dataset.n_outputs)}
+    shapes |= {name: array.shape for name, array in initial_slopes(model, dataset, generator).items()}
+    arrays = {name: generator.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    return arrays | learned_arrays(model.method_record, model.parameters, dataset.n_features, generator)
 
 
 def saved_array_model(config, dataset, arrays, metrics=None):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from array_models import saved_array_model
+from array_models import random_arrays, saved_array_model
 from blob_data import make_dataset, make_regression
 from case_tables import case_table
 
@@ -28,13 +28,11 @@ DATA = replace(make_dataset(), scaling=SCALING)
 NUMBERS = replace(make_regression(), scaling=SCALING)
 
 
-def model(dataset=DATA, name="two_moons"):
-    """Return a model, its keys and its values."""
-    generator = np.random.default_rng(4)
-    config = run_config(name, method="idw", prototypes=6, power=2, epsilon=0.1)
-    keys, values = (generator.normal(size=(6, n)).astype(np.float32) for n in (3, dataset.n_outputs))
-    saved = saved_array_model(config, dataset, {"keys": keys, "values": values})
-    return saved, keys.astype(np.float64), values.astype(np.float64)
+def model(dataset=DATA, name="two_moons", **settings):
+    """Return a model, its keys, its values, and its slopes if it has some."""
+    config = run_config(name, method="idw", prototypes=6, power=2, epsilon=0.1, **settings)
+    arrays = random_arrays(config, dataset, seed=4)
+    return saved_array_model(config, dataset, arrays), *(array.astype(np.float64) for array in arrays.values())
 
 
 def explained(memory, x, dataset=DATA, **options):
@@ -51,48 +49,33 @@ def idw_weights(query, keys):
     return inverse / inverse.sum(-1, keepdims=True)
 
 
-def test_prototypes_come_with_weights_values_and_what_they_add():
-    saved, keys, values = model()
+@pytest.mark.parametrize("rank", [0, 2])
+def test_prototypes_come_with_weights_their_values_at_the_input_and_what_they_add(rank):
+    saved, keys, values, *slopes = model(slope_rank=rank)
+    query, at_input = DATA.test.inputs[2], values
+    if rank:
+        at_input = values + np.einsum("rpo,rpf,pf->po", slopes[1], slopes[0], query - keys)
     shown = explained(prototype_memory(saved), "two_moons:test:2", top=4)
-    weights = idw_weights(DATA.test.inputs[2], keys)
-    np.testing.assert_allclose(shown.answer.outputs, weights @ values, atol=1e-6)
-    assert (shown.answer.label, shown.query.label) == ((weights @ values).argmax(), DATA.test.labels[2])
+    weights = idw_weights(query, keys)
+    np.testing.assert_allclose(shown.answer.outputs, weights @ at_input, rtol=1e-5)
+    assert (shown.answer.label, shown.query.label) == ((weights @ at_input).argmax(), DATA.test.labels[2])
     [layer] = shown.layers
     for item, place in zip(layer.items, np.argsort(-weights)[:4], strict=True):
         assert (item.source, item.label) == (f"prototype {place}", values[place].argmax())
         np.testing.assert_allclose(item.weight, weights[place], rtol=1e-5)
         np.testing.assert_allclose(item.picture, SCALING.invert(keys[place]), rtol=1e-6)
-        np.testing.assert_allclose(item.value, values[place])
-        np.testing.assert_allclose(item.contribution, weights[place] * values[place, shown.answer.label], rtol=1e-5)
+        np.testing.assert_allclose(item.value, at_input[place], rtol=1e-5)
+        np.testing.assert_allclose(item.contribution, weights[place] * at_input[place, shown.answer.label], rtol=1e-5)
     for label in range(3):
         of_class = weights[values.argmax(1) == label]
         np.testing.assert_allclose(layer.totals[label], of_class.sum(), atol=1e-6)
         np.testing.assert_allclose(layer.curves[label], np.sort(of_class)[::-1], atol=1e-6)
-
-
-def test_what_a_prototype_with_a_slope_adds_is_its_value_at_the_input():
-    saved, keys, values = model()
-    generator = np.random.default_rng(5)
-    factors, outputs = (generator.normal(size=(2, 6, n)).astype(np.float32) for n in (3, DATA.n_outputs))
-    slopes = {"slope_inputs": factors, "slope_outputs": outputs}
-    arrays = {"keys": keys.astype(np.float32), "values": values.astype(np.float32), **slopes}
-    config = run_config("two_moons", method="idw", prototypes=6, power=2, epsilon=0.1, slope_rank=2)
-    saved = saved_array_model(config, DATA, arrays)
-    query = DATA.test.inputs[2]
-    at_input = values + np.einsum("rpo,rpf,pf->po", outputs, factors, query - keys)
-    weights = idw_weights(query, keys)
-    shown = explained(prototype_memory(saved), "two_moons:test:2", top=6)
-    np.testing.assert_allclose(shown.answer.outputs, weights @ at_input, rtol=1e-5)
-    np.testing.assert_allclose(sum(item.contribution for item in shown.layers[0].items), shown.answer.outputs.max())
-    for item, place in zip(shown.layers[0].items, np.argsort(-weights), strict=True):
-        np.testing.assert_allclose(item.value, at_input[place], rtol=1e-5)
-        assert item.label == values[place].argmax()
     terms = saved.explain(SCALING.invert(query))
     np.testing.assert_allclose(terms.weights @ terms.values, terms.outputs)
-    np.testing.assert_allclose(saved.network.outputs(query[None])[0], terms.outputs, rtol=1e-5)
-    rest = saved.without(np.arange(6) == 3)
+    np.testing.assert_allclose(terms.outputs, weights @ at_input, rtol=1e-5)
     kept = np.arange(6) != 3
-    np.testing.assert_allclose(rest.outputs(query[None])[0], idw_weights(query, keys[kept]) @ at_input[kept], rtol=1e-5)
+    rest = saved.without(~kept).outputs(query[None])[0]
+    np.testing.assert_allclose(rest, idw_weights(query, keys[kept]) @ at_input[kept], rtol=1e-5)
 
 
 @pytest.mark.parametrize("names", [[], ["mnist", "fashion_mnist"]], ids=["one data set", "joint"])
@@ -259,16 +242,15 @@ def test_a_mask_that_is_none_or_that_the_memory_has_no_use_for_is_refused(text, 
 # Where prototypes lie in the training data, and the answers in the plane, against NumPy and the model itself
 
 
-def made(name, method="idw", seed=0):
+def made(name, method="idw"):
     """Return a data set and a model of it with keys within and outside the range of its training rows."""
     config = run_config(name, method=method, prototypes=6)
     dataset = load_dataset(config.dataset)
-    generator = np.random.default_rng(seed)
-    keys = generator.normal(0, 1.5, (6, dataset.n_features)).astype(np.float32)
-    keys[0] = dataset.train.inputs[7]
-    arrays = {"keys": keys, "values": generator.normal(size=(6, dataset.n_outputs)).astype(np.float32)}
+    arrays = random_arrays(config, dataset)
+    arrays["keys"] *= 1.5
+    arrays["keys"][0] = dataset.train.inputs[7]
     saved = replace(saved_array_model(config, dataset, arrays), columns=dataset.columns)
-    return dataset, saved, keys
+    return dataset, saved, arrays["keys"]
 
 
 @pytest.mark.parametrize("name", ["iris", "two_moons", "diabetes"])
@@ -315,11 +297,3 @@ def test_the_plane_has_the_answers_of_the_model_around_its_data_and_the_input():
         expected = np.exp(logits) / np.exp(logits).sum()
         np.testing.assert_allclose(plane.probabilities[row, column], expected, atol=1e-5)
     np.testing.assert_array_equal(plane.labels, dataset.train.labels)
-
-
-def test_the_plane_of_kernel_regression_has_its_class_frequencies():
-    config = run_config("two_moons", kind="kernel_regression", kernel="gaussian", bandwidth=0.3)
-    dataset = load_dataset(config.dataset)
-    plane = explain_memory(kernel_memory(config, {}, dataset), Request([0.0, 1.0])).plane
-    np.testing.assert_allclose(plane.probabilities.sum(2), 1, atol=1e-6)
-    assert plane.probabilities.min() >= 0 and plane.probabilities.shape == (120, 120, 2)

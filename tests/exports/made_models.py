@@ -5,13 +5,11 @@ from dataclasses import replace
 import numpy as np
 import onnxruntime
 import torch
-from array_models import saved_array_model
+from array_models import random_arrays, saved_array_model
 from blob_data import make_dataset, make_regression
 from case_tables import case_table
 
-from idwbench.attention.slopes import SLOPE_ARRAYS
 from idwbench.data.dataset import Scaling
-from idwbench.models.initialisation import learned_arrays
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.runs.config import run_config
 
@@ -23,17 +21,11 @@ SCALING = Scaling(np.array([100.0, -3.0, 0.001]), np.array([7.0, 0.1, 1e-5]))
 def made_model(method="idw", *, regression=False, **parameters):
     """Return a model with five prototypes, of which two have the same key."""
     dataset = replace(make_regression() if regression else make_dataset(), scaling=SCALING)
-    generator = np.random.default_rng(0)
-    keys = generator.normal(size=(5, 3)).astype(np.float32)
-    keys[4] = keys[3]
-    values = (2 * generator.normal(size=(5, dataset.n_outputs))).astype(np.float32)
     config = run_config(dataset.config, method=method, prototypes=5, **parameters)
     metrics = {("train", "rmse" if regression else "accuracy"): 0.75, ("test", "coverage"): 2.0}
-    learned = learned_arrays(config.model.method_record, config.model.parameters, 3, generator)
-    sizes = dict(zip(SLOPE_ARRAYS, (3, dataset.n_outputs), strict=True))
-    rank = config.model.slope_rank
-    slopes = {name: generator.normal(size=(rank, 5, size)).astype(np.float32) for name, size in sizes.items()}
-    arrays = {"keys": keys, "values": values, **learned, **(slopes if rank else {})}
+    arrays = random_arrays(config, dataset)
+    arrays["keys"][4] = arrays["keys"][3]
+    arrays["values"] *= 2
     return saved_array_model(config, dataset, arrays, metrics=metrics)
 
 

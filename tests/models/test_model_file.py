@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from array_models import saved_array_model, tensors_in
+from array_models import random_arrays, saved_array_model, tensors_in
 from case_tables import case_table
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -42,12 +42,14 @@ def write_changed(path, target, **changes):
     torch.save({"model.json": json.dumps(card), **fields}, target)
 
 
+def random_model(dataset, **settings):
+    config = run_config(dataset.config, prototypes=5, **settings)
+    return saved_array_model(config, dataset, random_arrays(config, dataset))
+
+
 @pytest.fixture
 def model(blobs):
-    config = run_config(blobs.config, prototypes=5, power=4)
-    generator = np.random.default_rng(0)
-    arrays = {name: generator.normal(size=(5, 3)).astype(np.float32) for name in ("keys", "values")}
-    return saved_array_model(config, blobs, arrays)
+    return random_model(blobs, power=4)
 
 
 def test_a_file_is_new_has_a_known_ending_and_is_read_back_before_it_is_written(model, tmp_path):
@@ -67,21 +69,26 @@ def test_a_file_is_new_has_a_known_ending_and_is_read_back_before_it_is_written(
     assert [entry.name for entry in tmp_path.iterdir()] == ["model.pt"]
 
 
+LEARNED = [{}, {"slope_rank": 2, "power": 4}, {"method": "additive"}, {"weighting": "top_k", "k": 2}]
+
+
 @pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
-def test_slopes_are_kept_with_patches_or_without_and_must_fit_the_model(blobs, suffix, tmp_path):
-    config = run_config(blobs.config, prototypes=5, power=4, slope_rank=2)
-    generator = np.random.default_rng(0)
-    shapes = {"keys": (5, 3), "values": (5, 3), "slope_inputs": (2, 5, 3), "slope_outputs": (2, 5, 3)}
-    arrays = {name: generator.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
-    model, inputs = saved_array_model(config, blobs, arrays), blobs.test.inputs
-    for saved in (model, model.patch(inputs[0], (int(model.outputs(inputs[:1]).argmax()) + 1) % 3, radius=0.1)):
+@pytest.mark.parametrize("settings", LEARNED)
+def test_all_that_a_model_has_learned_is_read_back_with_patches_or_without(settings, suffix, blobs, tmp_path):
+    models, inputs = [random_model(blobs, **settings)], blobs.test.inputs
+    if "k" not in settings:
+        wanted = (int(models[0].outputs(inputs[:1]).argmax()) + 1) % 3
+        models.append(models[0].patch(inputs[0], wanted, radius=0.1))
+    for saved in models:
         save_model(saved, tmp_path / f"model{suffix}", overwrite=True)
         read = load_model(tmp_path / f"model{suffix}")
         np.testing.assert_array_equal(read.outputs(inputs), saved.outputs(inputs))
-        assert saved_model_card(read)["slope_rank"] == 2
-    broken = saved_array_model(config, blobs, {**arrays, "slope_inputs": arrays["slope_inputs"][:1]})
-    with pytest.raises(ModelFileError, match=r"slope_inputs: expected finite float32 \(2, 5, 3\)"):
-        save_model(broken, tmp_path / f"broken{suffix}")
+        assert (read.config, saved_model_card(read)) == (saved.config, saved_model_card(saved))
+        for name, array in saved.network.state_dict().items():
+            assert torch.equal(read.network.state_dict()[name], array)
+        terms = read.explain(inputs[1])
+        assert (terms.weights > 0).sum() == settings.get("k", len(saved.keys))
+        np.testing.assert_allclose(terms.weights @ terms.values, terms.outputs, atol=1e-5)
 
 
 # Files that are no models, or damaged ones
@@ -148,12 +155,13 @@ def test_a_file_that_is_not_a_model_is_refused_in_one_line_without_advice_to_loa
     assert not message or error.value.problem == message
 
 
-@pytest.mark.parametrize(("change", "message"), case_table("wrong_arrays")["model_files"])
-def test_a_damaged_model_file_is_refused(model, tmp_path, change, message):
-    save_model(model, tmp_path / "model.pt")
-    write_changed(tmp_path / "model.pt", tmp_path / "damaged.pt", **tensors_in(change))
-    with pytest.raises(ModelFileError, match=message):
-        load_model(tmp_path / "damaged.pt")
+@pytest.mark.parametrize(("settings", "changes"), case_table("wrong_arrays")["model_files"])
+def test_a_damaged_model_file_is_refused(blobs, tmp_path, settings, changes):
+    save_model(random_model(blobs, **settings), tmp_path / "model.pt")
+    for change, message in changes:
+        write_changed(tmp_path / "model.pt", tmp_path / "damaged.pt", **tensors_in(change))
+        with pytest.raises(ModelFileError, match=message):
+            load_model(tmp_path / "damaged.pt")
 
 
 @pytest.mark.parametrize("name", ["moons", "sine", "imported"])
