@@ -1,7 +1,6 @@
 """Language models and networks that write sequences: their formulas, what they learn and write, and n-grams."""
 
 import math
-from functools import cache
 
 import numpy as np
 import pytest
@@ -315,21 +314,20 @@ def test_one_context_vector_is_the_same_for_each_letter_and_has_no_weights():
     assert_gradients_are_equal([*network.parameters()], logits, network.head(mixed))
 
 
-@cache
-def trained(weighting="softmax"):
+@pytest.fixture(scope="module")
+def trained():
     """A run that writes some words right and others not, with its data and its model."""
     config = run_config(
         {**DATA, "train_size": 400, "test_size": 40, "holdout_size": 40},
-        **{"kind": "sequence_to_sequence", "weighting": weighting, "epochs": 6, "batch_size": 16, "width": 16},
+        **{"kind": "sequence_to_sequence", "epochs": 6, "batch_size": 16, "width": 16},
     )
     data = load_dataset(config.dataset)
     result = train_run(config, data)
     return result, data, sequence_model_from_arrays(config.model, config.dataset, result.arrays)
 
 
-@pytest.mark.parametrize("weighting", ["softmax", "straight_through"])
-def test_an_exact_match_is_what_the_network_writes_by_itself_and_lengths_add_up(weighting):
-    result, data, model = trained(weighting)
+def test_an_exact_match_is_what_the_network_writes_by_itself_and_lengths_add_up(trained):
+    result, data, model = trained
     task = sequence_task(data.config)
     right, lengths = [], []
     for name in ("test", "holdout"):
@@ -349,8 +347,8 @@ def test_an_exact_match_is_what_the_network_writes_by_itself_and_lengths_add_up(
     assert all(again[name].tobytes() == arrays[name].tobytes() for name in again)
 
 
-def test_token_accuracy_and_alignment_are_means_over_letters():
-    result, data, model = trained()
+def test_token_accuracy_and_alignment_are_means_over_letters(trained):
+    result, data, model = trained
     task, split = sequence_task(data.config), data.splits["test"]
     right = total = letters = 0
     aligned = 0.0
