@@ -1,4 +1,4 @@
-"""The charts of a page: one Vega-Lite specification for each type, and the sections of learning curves and heat maps.
+"""The charts of a page: one Vega-Lite specification for each type, and the sections of curves, heat maps and a search.
 
 Altair makes the specifications; the page adds the colours of text and axes. Curves are those of the best settings of a
 group.
@@ -7,8 +7,8 @@ group.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -21,59 +21,82 @@ from idwbench.figures.lines import Axis, Look, line_spread
 from idwbench.figures.moons import HeatMap, collect_heat_maps
 from idwbench.figures.runs import Selection
 from idwbench.figures.style import class_colour
-from idwbench.page.parts import Chart, Legend, Panels, Part, sentences
-from idwbench.results.records import StoredRun
+from idwbench.page.parts import Block, Chart, Legend, Part, sentences
+from idwbench.report.labels import count_label
+from idwbench.report.search import RANDOM, Search, importance, search_trials, setting_axis
 
-if TYPE_CHECKING:
-    from idwbench.results.store import Results
-
-__all__ = ["bar_chart", "curves_part", "heat_map_chart", "heat_maps_part", "plane_chart", "round_number"]
+__all__ = [
+    "bar_chart",
+    "curves_part",
+    "heat_map_chart",
+    "heat_maps_part",
+    "plane_chart",
+    "round_number",
+    "search_part",
+]
 
 _HEIGHT, _CELL = 190, 30  # pixels
+_TICKS = 6
 _POINTS = 40  # the most epochs of a curve
 _BRIGHT = 0.55  # brightness of a cell from which its text is dark
+_TRIALS = 200  # the most lines of parallel coordinates
+_LOG_RATIO = 10  # of the worst value of a history to the best, from which its axis is logarithmic
+_WORST, _BEST = "#D9DEE4", "#0072B2"  # colours of trials
 # The dashes of Matplotlib's lines in Vega and in SVG.
 _DASHES: dict[str, list[float]] = {"-": [1, 0], "--": [6, 3], "-.": [6, 2, 1.5, 2], ":": [1.5, 2.5]}
 
-Rows = Sequence[Mapping[str, Any]]
 
-
-def curves_part(results: Results, runs: Sequence[StoredRun], left_out: Sequence[str] = ()) -> Part | None:
-    """Return the section of learning curves; None if no run has one."""
-    selection = Selection(results, runs)
-    try:
-        (table, looks, axes), _ = collect_curves(selection)
-    except ConfigError:
-        return None
-    panels: list[Panels] = []
+def curves_part(selection: Selection) -> Part:
+    """Return the section of learning curves; raises `ConfigError` if no run has one."""
+    (table, looks, axes), _ = collect_curves(selection)
+    blocks: list[Block] = []
     known = set[tuple[str, str]]()
     for (heading, measure), own in table.groupby(["block", "measure"], sort=False):
         labels = {label: looks[label] for label in own.label.unique() if (heading, label) not in known}
         known.update((heading, label) for label in labels)
-        panels.append(_panels(own, looks, axes[measure], heading, labels))
-    return Part("curves", notes=sentences([*left_out, *selection.left_out]), panels=tuple(panels))
+        blocks.append(_panels(own, looks, axes[measure], heading, labels))
+    return Part("curves", notes=sentences(selection.left_out), blocks=tuple(blocks))
 
 
-def heat_maps_part(results: Results, runs: Sequence[StoredRun], left_out: Sequence[str] = ()) -> Part | None:
-    """Return the section of heat maps; None with fewer than two powers and two values of ε."""
-    selection = Selection(results, runs)
-    try:
-        maps, source = collect_heat_maps(selection)
-    except ConfigError:
-        return None
+def heat_maps_part(selection: Selection) -> Part:
+    """Return the section of heat maps; raises `ConfigError` with fewer than two powers or two values of ε."""
+    maps, source = collect_heat_maps(selection)
     if any(maps[0].cells.index.unique(level).size < 2 for level in ("power", "epsilon")):
-        return None
+        raise ConfigError("a heat map needs two powers and two values of ε")
     charts = tuple(
         Chart(one.title, f"{one.title} for {len(one.cells)} pairs of power and epsilon", heat_map_chart(one))
         for one in maps
     )
-    notes = sentences([*left_out, *selection.left_out])
-    return Part("heat-maps", notes=notes, panels=(Panels(source, charts),))
+    return Part("heat-maps", notes=sentences(selection.left_out), blocks=(Block(source, charts=charts),))
+
+
+def search_part(runs: pandas.DataFrame, metric: str | None) -> Part:
+    """Return the section of a search; raises `ConfigError` if fewer than two trials have a value."""
+    search, notes = search_trials(runs, metric), []
+    tooltip = _tooltip({"trial:Q": "trial", "text:N": search.label, "label:N": "settings"})
+    count = count_label(len(search.trials), "trial")
+    charts = [
+        Chart(f"History: {search.label}", f"{search.label} of {count} in their order", _history_chart(search, tooltip))
+    ]
+    try:
+        table, score = importance(search)
+    except ConfigError as error:
+        notes.append(error.problem)
+    else:
+        words = f"the forest predicts the order of the trials that were left out with a mean R² of {score:.2f}"
+        notes.append(words if score > 0 else f"{words}, no better than a guess: the importance says nothing here")
+        chart = bar_chart(table.T.to_dict("list"), RANDOM, "fall of R²", "setting")
+        charts.append(Chart("Importance of settings", f"Importance of {len(table) - 1} settings", chart))
+    if len(search.trials) > _TRIALS:
+        notes.append(f"not drawn below: all but the best {_TRIALS} of {count}")
+    parallel = Chart("", f"Settings and {search.label} of {count}", _parallel_chart(search, tooltip))
+    blocks = (Block("", charts=tuple(charts)), Block("Settings of the trials", charts=(parallel,)))
+    return Part("search", notes=sentences(notes), blocks=blocks)
 
 
 def _panels(
     table: pandas.DataFrame, looks: Mapping[str, Look], y: Axis, heading: str, labels: Mapping[str, Look]
-) -> Panels:
+) -> Block:
     """Return a chart for each panel, and a legend of some labels; the panels share the range of the means."""
     factor = 100.0 if y.percent else 1.0
     found = table.groupby(["panel", "label"], sort=False)
@@ -88,7 +111,7 @@ def _panels(
         charts.append(Chart(title, ", ".join(filter(None, words)), spec))
     legend = (Legend(name, look.colour, " ".join(map(str, _DASHES[look.dash]))) for name, look in labels.items())
     title = f"{y.label[:1].upper()}{y.label[1:]}{' in %' if y.percent and '%' not in y.label else ''}"
-    return Panels(f"{title} · {heading}" if heading else title, tuple(charts), tuple(legend))
+    return Block(f"{title} · {heading}" if heading else title, charts=tuple(charts), legend=tuple(legend))
 
 
 def _with_margin(low: float, high: float) -> tuple[float, float]:
@@ -114,7 +137,7 @@ def _curve_chart(
     kind = {"type": "log"} if y.base is not None and domain[0] > 0 else {"zero": False}
     scale = alt.Scale(**kind, domain=list(domain), nice=False)
     axis = alt.Axis(title=None, tickCount=5, format="~r")
-    epochs = alt.Axis(title="epoch", tickCount=6, tickMinStep=1, format="d")
+    epochs = _axis_of_counts("epoch", {epoch for row in rows for epoch in row["e"]})
     base = (
         _base(rows)
         .transform_flatten([*"emlhsn"])
@@ -188,22 +211,73 @@ def plane_chart(
     return _spec(alt.layer(dots.encode(**encoding), diamonds.encode(**encoding, tooltip=tooltip)), 220)
 
 
-def bar_chart(values: Mapping[str, float], marked: str | None, label: str) -> dict[str, Any]:
-    """Return a bar for each name; that of `marked` is in the colour of the answer."""
-    rows = [{"n": name, "v": round_number(value), "m": name == marked} for name, value in values.items()]
-    angle = 0 if max(map(len, values), default=0) <= 3 else -40
-    chart = _base(rows).mark_bar()
-    chart = chart.encode(
-        x=alt.X("n:N", sort=list(values), axis=alt.Axis(title=None, labelAngle=angle)),
-        y=alt.Y("v:Q", axis=alt.Axis(title=label, tickCount=4, format="~s")),
+def bar_chart(bars: Mapping[str, Sequence[float]], marked: str | None, label: str, names: str) -> dict[str, Any]:
+    """Return a bar for each of `names`, such as classes, that of `marked` in the colour of the answer.
+
+    A bar has a value and may have two others, the ends of a line upon it.
+    """
+    rows = []
+    for name, numbers in bars.items():
+        rows.append({"n": name, "m": name == marked, **dict(zip("vlh", map(round_number, numbers), strict=False))})
+    angle = 0 if max(map(len, bars), default=0) <= 3 else -40
+    has_lines = any("l" in row for row in rows)
+    base = _base(rows).encode(x=alt.X("n:N", sort=list(bars), axis=alt.Axis(title=None, labelAngle=angle)))
+    chart = base.mark_bar().encode(
+        y=alt.Y("v:Q", axis=alt.Axis(title=label, tickCount=4, format="~g" if has_lines else "~s")),
         color=_colour("m", [True, False], ["#D55E00", "#0072B2"]),
-        tooltip=_tooltip({"n:N": "class", "v:Q": label}),
+        tooltip=_tooltip({"n:N": names, "v:Q": label}),
     )
-    return _spec(chart, 150)
+    lines = base.mark_rule(strokeWidth=1.8, color="#1F2933").encode(y="l:Q", y2="h:Q")
+    return _spec(alt.layer(chart, lines) if has_lines else chart, 150)
 
 
-def _base(rows: Rows) -> Any:
+def _history_chart(search: Search, tooltip: Sequence[Any]) -> dict[str, Any]:
+    """Return a point for the value of each trial against its number, and the best value so far as a line."""
+    low, high = search.trials.value.min(), search.trials.value.max()
+    scale = alt.Scale(type="log") if 0 < _LOG_RATIO * low < high else alt.Scale(zero=False)
+    y = alt.Y("value:Q", scale=scale, axis=alt.Axis(title=None, tickCount=5, format="~r"))
+    axis = _axis_of_counts("trial", search.trials.index)
+    base = _base(search.trials.reset_index().to_dict("records"))
+    base = base.encode(x=alt.X("trial:Q", axis=axis, scale=alt.Scale(zero=False, nice=False)), y=y)
+    best = base.mark_line(interpolate="step-after", color=_BEST, strokeWidth=1.8).encode(y="best:Q")
+    points = base.mark_point(filled=True, size=45, opacity=0.6, color="#D55E00")
+    return _spec(alt.layer(best, points.encode(tooltip=tooltip)), _HEIGHT)
+
+
+def _parallel_chart(search: Search, tooltip: Sequence[Any]) -> dict[str, Any]:
+    """Return a line for each trial through its settings and its value, those of the best on top and darkest."""
+    columns = search.settings.assign(**{search.label: search.trials.value})
+    axes = {str(name): setting_axis(column) for name, column in columns.items()}
+    places = pandas.DataFrame({name: axis.places for name, axis in axes.items()})
+    rows = search.trials.reset_index().sort_values("rank")[-_TRIALS:].to_dict("records")
+    for row in rows:
+        row |= {"axis": [*axes], "place": [round_number(place) for place in places.loc[row["trial"]]]}
+    pairs = ((name, place, text) for name, axis in axes.items() for place, text in axis.ticks.items())
+    ticks = [dict(zip(("axis", "place", "tick"), pair, strict=True)) for pair in pairs]
+    head = alt.Axis(title=None, orient="top", labelAngle=0, labelPadding=12, labelLimit=160, domain=False, ticks=False)
+    encoding = {
+        "x": alt.X("axis:N", sort=[*axes], axis=head, scale=alt.Scale(type="point", padding=0.3)),
+        "y": alt.Y("place:Q", axis=None, scale=alt.Scale(domain=[0, 1])),
+    }
+    colour = alt.Color("rank:Q", scale=alt.Scale(domain=[0, 1], range=[_WORST, _BEST]), legend=None)
+    lines = _base(rows).transform_flatten(["axis", "place"]).mark_line(strokeWidth=1.5)
+    marks = _base(ticks).encode(**encoding)
+    layers = alt.layer(
+        lines.encode(**encoding, color=colour, detail="trial:N", tooltip=tooltip),
+        marks.mark_line(color="#1F2933", strokeWidth=1).encode(detail="axis:N"),
+        marks.mark_text(align="left", dx=5, fontSize=11.5).encode(text="tick:N"),
+    )
+    return _spec(layers, int(1.4 * _HEIGHT))
+
+
+def _base(rows: Sequence[Mapping[str, Any]]) -> Any:
     return alt.Chart(alt.InlineData(values=list(rows)))
+
+
+def _axis_of_counts(title: str, counts: Collection[int]) -> Any:
+    """Return an axis of whole numbers, with a tick for each of a few; Vega would add halves between these."""
+    ticks = {"values": sorted(counts)} if len(counts) <= _TICKS else {"tickCount": _TICKS}
+    return alt.Axis(title=title, format="d", **ticks)
 
 
 def _colour(field: str, domain: Sequence[Any], colours: Sequence[str]) -> Any:

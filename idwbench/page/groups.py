@@ -6,11 +6,9 @@ their number is limited.
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pandas
 
@@ -19,13 +17,11 @@ from idwbench.page.parts import Part
 from idwbench.report.frame import Row, metric_names, rows, run_table
 from idwbench.report.leaderboard import leaderboard
 from idwbench.report.reports import select_runs
-from idwbench.report.statistics import SPLITS
+from idwbench.report.statistics import mean_order
 from idwbench.results.records import RESULT_STATES, StoredRun
+from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import HEADLINES, METRICS
-
-if TYPE_CHECKING:
-    from idwbench.results.store import Results
 
 __all__ = ["RunGroup", "best_run", "choose_grid", "choose_runs", "find_groups", "leaderboard_part", "rank_settings"]
 
@@ -48,7 +44,6 @@ class RunGroup:
         failures: The first failed runs.
     """
 
-    name: str
     title: str
     description: str
     runs: pandas.DataFrame
@@ -68,7 +63,7 @@ def find_groups(
     if name is not None:
         runs = results.run_table(**{"sweep" if name in sweeps else "dataset": name})
         chosen = select_runs(results, name, methods, prototypes).run_key
-        return [_group(results, name, sweeps.get(name), runs[runs.run_key.isin(chosen)])]
+        return [_group(results, name, sweeps.get(name, ""), runs[runs.run_key.isin(chosen)])]
     tables: list[tuple[str, str | None, pandas.DataFrame]] = [
         (sweep, description, results.run_table(sweep=sweep)) for sweep, description in sweeps.items()
     ]
@@ -96,7 +91,7 @@ def _group(results: Results, name: str, description: str | None, runs: pandas.Da
     failures = tuple(results.load_runs(runs.run_key[states == "failed"].tolist()[:_FAILURES]))
     title = f"{name}: runs outside sweeps" if description is None else name
     shown = {state: counts[state] for state in _STATES if counts[state]}
-    return RunGroup(name, title, description or "", runs, shown, failures)
+    return RunGroup(title, description or "", runs, shown, failures)
 
 
 def leaderboard_part(group: RunGroup, metric: str | None, top: int) -> Part:
@@ -136,25 +131,17 @@ def _by_metric(runs: pandas.DataFrame, metric: str | None) -> dict[str, pandas.D
 def rank_settings(runs: pandas.DataFrame) -> list[Row]:
     """Return the settings with complete runs, the best mean of the headline metric first."""
     table = run_table(runs[runs.state == "complete"])
-    tasks = table.config.map(lambda config: HEADLINES[config.dataset.task].name)
-    found = [row for metric, part in table.groupby(tasks, sort=False) for row in rows(part, str(metric))]
-    return sorted((row for row in found if _split(row)), key=lambda row: _sign(row) * row.statistics[_split(row)].mean)
+    found = [(row, str(name)) for name, part in table.groupby("headline", sort=False) for row in rows(part, str(name))]
+    measured = [(mean_order(next(iter(row.statistics.values())), name), row) for row, name in found if row.statistics]
+    return [row for _, row in sorted(measured, key=lambda one: one[0])]
 
 
 def best_run(row: Row) -> StoredRun:
     """Return the run whose headline metric is best, of several that with the lowest seed."""
-    measured = [(run, run.metric(HEADLINES[row.config.dataset.task].name, _split(row))) for run in row.complete]
-    ranked = ((math.inf if value is None else _sign(row) * value, run.seed, run) for run, value in measured)
-    return min(ranked, key=lambda one: one[:2])[2]
-
-
-def _split(row: Row) -> str:
-    """Return the split that a setting is ranked by; an empty text if none was measured."""
-    return next((split for split in SPLITS if split in row.statistics), "")
-
-
-def _sign(row: Row) -> int:
-    return -1 if HEADLINES[row.config.dataset.task].higher_is_better else 1
+    metric, split = HEADLINES[row.config.dataset.task], next(iter(row.statistics))
+    sign = -1 if metric.higher_is_better else 1
+    measured = [(run.metric(metric.name, split), run) for run in row.complete]
+    return min(measured, key=lambda one: (one[0] is None, sign * (one[0] or 0.0), one[1].seed))[1]
 
 
 def choose_runs(ranked: Sequence[Row]) -> tuple[list[str], list[str]]:
@@ -163,7 +150,9 @@ def choose_runs(ranked: Sequence[Row]) -> tuple[list[str], list[str]]:
     table = pandas.DataFrame([(one.prototypes, one.method) for one in models], columns=["prototypes", "method"])
     limit = _OF_ONE_METHOD if table.method.nunique() == 1 else _OF_A_METHOD
     place = table.groupby(["prototypes", "method"]).cumcount().sort_values(kind="stable")
-    counts = _spread(sorted(table.prototypes.unique().tolist()))
+    every = sorted(table.prototypes.unique().tolist())
+    # The first and the last are among them.
+    counts = {every[round(place * (len(every) - 1) / (_COUNTS - 1))] for place in range(_COUNTS if every else 0)}
     kept = [ranked[one] for one in place[place < limit].index if models[one].prototypes in counts][:_MOST]
     words = f"{len(kept):,} of {len(ranked):,} settings: the best of each method and number of prototypes"
     return _keys(kept), [words] if len(kept) < len(ranked) else []
@@ -171,23 +160,14 @@ def choose_runs(ranked: Sequence[Row]) -> tuple[list[str], list[str]]:
 
 def choose_grid(ranked: Sequence[Row]) -> tuple[list[str], list[str]]:
     """Return the runs of the data set, method and number of prototypes with the most pairs of power and epsilon."""
-    grids: dict[tuple[str, str, int, str], list[Row]] = defaultdict(list)
+    grids: dict[tuple[object, ...], list[Row]] = defaultdict(list)
     for setting in ranked:
-        config = setting.config
-        model = config.model
+        model = setting.model
         if all(isinstance(model.parameters.get(name), float) for name in ("power", "epsilon")):
-            data = setting.settings["dataset"] + config.dataset.identity("path")
-            grids[data, model.method, model.prototypes, config.protocol.identity()].append(setting)
+            grids[setting.data, model.method, model.prototypes, setting.config.protocol.identity()].append(setting)
     words = f"not drawn: {len(grids) - 1:,} other combinations of data set, method, number of prototypes and protocol"
     return _keys(max(grids.values(), key=len, default=[])[:_MOST_CELLS]), [words] if len(grids) > 1 else []
 
 
 def _keys(settings: Sequence[Row]) -> list[str]:
     return [key for setting in settings for key in setting.run_keys]
-
-
-def _spread(counts: Sequence[int]) -> set[int]:
-    """Return at most `_COUNTS` of the numbers, the first and the last among them."""
-    if len(counts) <= _COUNTS:
-        return {*counts}
-    return {counts[round(place * (len(counts) - 1) / (_COUNTS - 1))] for place in range(_COUNTS)}

@@ -1,6 +1,6 @@
 """What a page consists of: tables, charts, prototypes and pictures, as values that a template can print.
 
-Pictures are files within the page: PNG by Pillow, and the SVG of figures.
+Pictures are files within the page: PNG by Pillow, or the SVG of a figure.
 """
 
 from __future__ import annotations
@@ -14,32 +14,26 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.colors import Colormap
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from idwbench.figures.style import render_figure
 from idwbench.figures.tiles import KEY_COLOURS, scale_limit
 from idwbench.report.tables import Table
 
 __all__ = [
-    "Case",
+    "Block",
     "Chart",
     "Legend",
-    "Panels",
     "Part",
     "Picture",
-    "PrototypeGrid",
     "image_picture",
     "key_picture",
     "sentences",
     "size_of",
-    "svg_picture",
     "table_data",
 ]
 
 _LEVELS = 31  # colours of a key: few, so that the files are small
 _GREYS = 16
-_DPI = 72  # of the predictions in the plane
 
 
 class Chart(NamedTuple):
@@ -58,32 +52,6 @@ class Legend(NamedTuple):
     dash: str
 
 
-class Panels(NamedTuple):
-    """Charts that belong together."""
-
-    title: str
-    charts: tuple[Chart, ...]
-    legend: tuple[Legend, ...] = ()
-
-
-class PrototypeGrid(NamedTuple):
-    """The keys of one trained network.
-
-    Attributes:
-        title: Method, parameters, number of prototypes and seed.
-        note: What was measured, or what is not shown.
-        data: Class names, and for each key its picture, its values and the nearest training images.
-        chart: The keys among the training data, if that has two features.
-        table: The same keys with their values.
-    """
-
-    title: str
-    note: str
-    data: Mapping[str, Any] | None = None
-    chart: Chart | None = None
-    table: Table | None = None
-
-
 class Picture(NamedTuple):
     """A picture as an address with its data, and the texts below it."""
 
@@ -92,12 +60,23 @@ class Picture(NamedTuple):
     text: str
 
 
-class Case(NamedTuple):
-    """One patched input, before and after; or with `small` pictures, an input and what belongs to it."""
+class Block(NamedTuple):
+    """What belongs together under one title, such as charts with their legend, or the prototypes of one network.
+
+    Attributes:
+        note: What was measured, or what is not shown.
+        keys: Class names, and for each key its picture, its values and the nearest training images.
+        is_small: Whether its pictures are those of single inputs.
+    """
 
     title: str
-    pictures: tuple[Picture, ...]
-    small: bool = False
+    note: str = ""
+    charts: tuple[Chart, ...] = ()
+    legend: tuple[Legend, ...] = ()
+    table: Table | None = None
+    keys: Mapping[str, Any] | None = None
+    pictures: tuple[Picture, ...] = ()
+    is_small: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,8 +84,8 @@ class Part:
     """One section of a group.
 
     Attributes:
-        name: ``leaderboard``, ``curves``, ``heat-maps``, ``prototypes``, ``patches``, ``attention`` or ``more``; the
-            template has its heading and text.
+        name: ``leaderboard``, ``search``, ``curves``, ``heat-maps``, ``prototypes``, ``patches``, ``attention`` or
+            ``more``; the template has its heading and text.
         form: ``plane``, ``images`` or ``rows`` of prototypes, ``plane`` or ``images`` of patches.
         notes: Lines below it.
     """
@@ -115,9 +94,7 @@ class Part:
     form: str = ""
     notes: tuple[str, ...] = ()
     tables: tuple[Table, ...] = ()
-    panels: tuple[Panels, ...] = ()
-    grids: tuple[PrototypeGrid, ...] = ()
-    cases: tuple[Case, ...] = ()
+    blocks: tuple[Block, ...] = ()
 
 
 def table_data(table: Table) -> dict[str, Any]:
@@ -129,7 +106,7 @@ def table_data(table: Table) -> dict[str, Any]:
 
 def size_of(part: Part) -> int:
     """Return about how many characters the section takes in the page."""
-    return len(repr((part.panels, part.grids, part.cases, [table_data(table) for table in part.tables])))
+    return len(repr((part.tables, part.blocks)))
 
 
 def sentences(lines: Sequence[str]) -> tuple[str, ...]:
@@ -148,11 +125,6 @@ def image_picture(image: NDArray[np.floating]) -> str:
     """Return an image (height, width) in shades of grey: white is its lowest value, black its highest."""
     exact = np.asarray(image, np.float64)
     return _picture((exact - exact.min()) / (np.ptp(exact) or 1.0), colormaps["binary"].resampled(_GREYS))
-
-
-def svg_picture(figure: Figure) -> str:
-    """Return a figure as SVG."""
-    return "data:image/svg+xml;base64," + base64.b64encode(render_figure(figure, ".svg", _DPI)).decode()
 
 
 def _picture(shares: NDArray[np.float64], colours: Colormap) -> str:

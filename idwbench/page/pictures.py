@@ -5,43 +5,30 @@ Prototypes are images, points in the plane or rows of a table, beside their near
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import base64
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from idwbench.data.columns import Columns
 from idwbench.data.dataset import Dataset
-from idwbench.data.loading import load_dataset
-from idwbench.errors import IdwbenchError
+from idwbench.errors import ConfigError, IdwbenchError
 from idwbench.figures.patches import PatchPanel, collect_patches, draw_patch
 from idwbench.figures.plane import PlanePicture, draw_plane, plane_extent
 from idwbench.figures.runs import Keys, Model, Selection, key_order
-from idwbench.figures.style import percent_label
+from idwbench.figures.style import percent_label, render_figure
 from idwbench.models.neighbours import several_nearest
 from idwbench.page.charts import bar_chart, plane_chart, round_number
 from idwbench.page.groups import best_run
-from idwbench.page.parts import (
-    Case,
-    Chart,
-    Panels,
-    Part,
-    Picture,
-    PrototypeGrid,
-    image_picture,
-    key_picture,
-    sentences,
-    svg_picture,
-)
+from idwbench.page.parts import Block, Chart, Part, Picture, image_picture, key_picture, sentences
 from idwbench.report.frame import Row
 from idwbench.report.labels import count_label
 from idwbench.report.studies import dual_form
 from idwbench.report.tables import Column, Table
-from idwbench.results.records import StoredRun
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import dataset_label
 from idwbench.runs.kinds.models import MODELS
@@ -50,7 +37,6 @@ from idwbench.runs.metrics import HEADLINES
 
 if TYPE_CHECKING:
     from idwbench.explanations.explanation import Explanation
-    from idwbench.results.store import Results
 
 __all__ = ["attention_part", "patches_part", "prototypes_part"]
 
@@ -60,42 +46,43 @@ _SMALLEST_SIDE = 4  # of an image, where the data set is missing
 _MOST_COLUMNS = 30
 _METRIC = HEADLINES["classification"].name
 _CASES = 12
-_PLANE_WIDTH = 3.75  # inches of a picture of the plane
+_PLANE_WIDTH, _DPI = 3.75, 72  # inches of a picture of the plane, and its dots per inch
 _EXACT = 0  # the place of the exact η among the criteria of a study
 _LARGEST = 6  # training images with the largest attention
 
 
-def prototypes_part(results: Results, ranked: Sequence[Row], data_dir: Path | None) -> Part | None:
-    """Return the section of keys: the best setting of each method; None if no run has keys that can be drawn."""
+def prototypes_part(selection: Selection, ranked: Sequence[Row]) -> Part:
+    """Return the section of keys: the best setting of each method; raises `ConfigError` if none can be drawn."""
     candidates = [setting for setting in ranked if _has_keys(setting.config)]
     best: dict[str, Row] = {}
     for setting in candidates:
         best.setdefault(setting.config.model.method, setting)
-    models, grids, notes, problems, read = [], [], [], [], cache(load_dataset)
+    models, blocks, notes, problems, read = [], [], [], [], cache(selection.dataset)
     for setting in [*best.values()][:_NETWORKS]:
         run = best_run(setting)
         try:
-            arrays = {name: np.asarray(array, np.float32) for name, array in results.load_arrays(run.run_key).items()}
+            models.append(Model(setting, run, selection.arrays(run.run_key)))
         except IdwbenchError as error:
             notes.append(f"{run.config.model.method}: {error.problem}")
-        else:
-            models.append(Model(setting, run, arrays))
     # Those with nearest training images first.
     for model in sorted(models, key=lambda model: not model.has_points):
         config, dataset = model.run.config.dataset, None
         try:
-            dataset = read(config, data_dir)
+            dataset = read(config)
         except IdwbenchError as error:
             name = dataset_label(config)
             problems.append(f"without training images, since {name} is not available: {error.problem}")
-        if (grid := _grid(model, dataset)) is not None:
-            grids.append(grid)
-    if not grids:
-        return None
-    if left := len(candidates) - len(grids):
+        shape = _image_shape(model.keys, dataset)
+        if shape is not None:
+            blocks.append(_images_block(model, shape, dataset))
+        elif dataset is not None and dataset.class_names and (block := _table_block(model, dataset)) is not None:
+            blocks.append(block)
+    if not blocks:
+        raise ConfigError("no run has keys that can be drawn")
+    if left := len(candidates) - len(blocks):
         notes.append(f"the best setting of each method is shown; not shown: {left:,} other settings")
-    form = "plane" if grids[0].chart is not None else "images" if grids[0].data is not None else "rows"
-    return Part("prototypes", form, sentences([*notes, *problems]), grids=tuple(grids))
+    form = "plane" if blocks[0].charts else "images" if blocks[0].keys is not None else "rows"
+    return Part("prototypes", form, sentences([*notes, *problems]), blocks=tuple(blocks))
 
 
 def _has_keys(config: RunConfig) -> bool:
@@ -103,51 +90,43 @@ def _has_keys(config: RunConfig) -> bool:
     return kind is not None and kind.array_names == ("keys", "values") and config.dataset.task == "classification"
 
 
-def _grid(model: Model, dataset: Dataset | None) -> PrototypeGrid | None:
-    shape = _image_shape(model.keys, dataset)
-    if shape is not None:
-        return _image_grid(model, shape, dataset)
-    if dataset is None or not dataset.class_names:
+def _table_block(model: Model, dataset: Dataset) -> Block | None:
+    """Return the keys as rows of a table, and in the plane if the data has two features.
+
+    It is None for more features without names, and if the keys are directions, which have no units.
+    """
+    columns, is_plane, names = dataset.columns, dataset.n_features == 2, dataset.class_names
+    if not is_plane and (columns is None or not model.has_points):
         return None
-    if dataset.columns is not None and dataset.n_features != 2:
-        return _table_grid(model, dataset, dataset.columns)
-    if dataset.n_features != 2:
-        return None
-    chosen, title, names = _in_view(model, dataset), model.title(_METRIC), dataset.class_names
-    note = f"{len(chosen):,} of {len(model.keys):,} keys, those near the data." if len(chosen) < len(model.keys) else ""
-    own, values = dataset.scaling.invert(model.keys[chosen]), model.values[chosen]
-    points = dataset.scaling.invert(dataset.train.inputs[:_PLANE_POINTS])
-    spec = plane_chart(points, dataset.train.labels[:_PLANE_POINTS], own, values, chosen, names)
-    columns = {"key": [*map(str, chosen)], "x": _texts(own[:, 0]), "y": _texts(own[:, 1])}
-    columns["class"] = [names[label] for label in values.argmax(axis=1)]
-    columns |= {f"value of {name}": _texts(column) for name, column in zip(names, values.T, strict=True)}
-    table = _table(columns, {"class"})
-    return PrototypeGrid(title, note, chart=Chart("", f"Keys among the training points: {title}", spec), table=table)
-
-
-def _table_grid(model: Model, dataset: Dataset, columns: Columns) -> PrototypeGrid | None:
-    """Return the prototypes as rows of a table; None if its keys are directions, which have no units."""
-    if not model.has_points:
-        return None
-    order, names = key_order(model.values)[:_KEYS], dataset.class_names
-    keys, classes = model.keys[order], model.values[order].argmax(1)
-    rows, distances = several_nearest(keys, dataset.train.inputs, 1)
-    texts = [columns.texts(key) for key in dataset.scaling.invert(keys)]
-    shown = {"prototype": [*map(str, order)], "class": [names[label] for label in classes]}
-    own = zip(columns.names[:_MOST_COLUMNS], zip(*texts, strict=True), strict=False)
-    shown |= {f"column {name}" if name in shown else name: [*column] for name, column in own}
-    shown |= {"nearest row": [f"{row} ({names[dataset.train.labels[row]]})" for row in rows[:, 0].tolist()]}
-    shown |= {"distance": _texts(distances[:, 0])}
-    words = {"class", "nearest row", *(column.name for column in columns.columns if column.categories)}
-    notes = [f"The first {len(order)} of {len(model.keys):,} keys."] if len(order) < len(model.keys) else []
-    notes += [f"The first {_MOST_COLUMNS} of {len(columns)} columns."] if len(columns) > _MOST_COLUMNS else []
-    return PrototypeGrid(model.title(_METRIC), " ".join(notes), table=_table(shown, words))
-
-
-def _table(columns: Mapping[str, Sequence[str]], words: Collection[str]) -> Table:
-    """Return a table of columns by name, of which all but those of words have numbers."""
-    shown = (Column(name, name, [*column], numeric=name not in words) for name, column in columns.items())
-    return Table("", tuple(shown), (None,) * len(next(iter(columns.values()))))
+    order = key_order(model.values)
+    order = order[_is_near(model, dataset)[order]][:_KEYS] if is_plane else order[:_KEYS]
+    values, own = model.values[order], dataset.scaling.invert(model.keys[order])
+    features = ("x", "y") if columns is None else columns.names[:_MOST_COLUMNS]
+    texts = zip(*map(_texts if columns is None else columns.texts, own), strict=True)
+    shown: dict[str, Sequence[str]] = {"prototype": [*map(str, order)]}
+    shown["class"] = [names[label] for label in values.argmax(1)]
+    shown |= {
+        f"column {name}" if name in shown else name: column for name, column in zip(features, texts, strict=False)
+    }
+    if is_plane:
+        shown |= {f"value of {name}": _texts(column) for name, column in zip(names, values.T, strict=True)}
+    if model.has_points:
+        rows, distances = several_nearest(model.keys[order], dataset.train.inputs, 1)
+        shown["nearest row"] = [f"{row} ({names[dataset.train.labels[row]]})" for row in rows[:, 0].tolist()]
+        shown["distance"] = _texts(distances[:, 0])
+    words = {"class", "nearest row", *(one.name for one in (columns.columns if columns else ()) if one.categories)}
+    own_columns = tuple(Column(name, name, [*column], name not in words) for name, column in shown.items())
+    which = "Those near the data: " if is_plane else "The first "
+    notes = [f"{which}{len(order):,} of {len(model.keys):,} keys."] if len(order) < len(model.keys) else []
+    notes += (
+        [f"The first {_MOST_COLUMNS} of {len(columns)} columns."] if columns and len(columns) > _MOST_COLUMNS else []
+    )
+    title, charts = model.title(_METRIC), []
+    if is_plane:
+        points, labels = dataset.scaling.invert(dataset.train.inputs[:_PLANE_POINTS]), dataset.train.labels
+        spec = plane_chart(points, labels[:_PLANE_POINTS], own, values, order, names)
+        charts.append(Chart("", f"Keys among the training points: {title}", spec))
+    return Block(title, " ".join(notes), tuple(charts), table=Table("", own_columns, (None,) * len(order)))
 
 
 def _texts(numbers: NDArray[np.floating]) -> list[str]:
@@ -162,7 +141,7 @@ def _image_shape(keys: Keys, dataset: Dataset | None) -> tuple[int, int] | None:
     return (side, side) if side >= _SMALLEST_SIDE and side * side == keys.shape[1] else None
 
 
-def _image_grid(model: Model, shape: tuple[int, int], dataset: Dataset | None) -> PrototypeGrid:
+def _images_block(model: Model, shape: tuple[int, int], dataset: Dataset | None) -> Block:
     keys, values = model.keys, model.values
     order = key_order(values)[:_KEYS]
     classes = dataset.class_names if dataset is not None else tuple(map(str, range(values.shape[1])))
@@ -180,7 +159,7 @@ def _image_grid(model: Model, shape: tuple[int, int], dataset: Dataset | None) -
     notes = [f"The first {len(order)} of {len(keys):,} keys."] if len(order) < len(keys) else []
     notes += [] if model.has_points else ["Its keys are directions, not points: no training image is nearest."]
     data = {"classes": list(classes), "keys": tiles, "images": images}
-    return PrototypeGrid(model.title(_METRIC), " ".join(notes), data)
+    return Block(model.title(_METRIC), " ".join(notes), keys=data)
 
 
 def _add_nearest(
@@ -196,33 +175,26 @@ def _add_nearest(
     return {row: {"picture": image_picture(one), "label": int(train.labels[row])} for row, one in pictures.items()}
 
 
-def _in_view(model: Model, dataset: Dataset) -> NDArray[np.intp]:
-    """Return the first keys that are at most twice as far from 0 as the data; points count wherever they are."""
-    is_near = np.abs(model.keys).max(axis=1) <= 2 * np.abs(dataset.train.inputs).max()
-    return np.flatnonzero(is_near | model.has_points)[:_KEYS]
+def _is_near(model: Model, dataset: Dataset) -> NDArray[np.bool_]:
+    """Return which keys are at most twice as far from 0 as the data; points count wherever they are."""
+    return np.asarray(model.has_points | (np.abs(model.keys).max(axis=1) <= 2 * np.abs(dataset.train.inputs).max()))
 
 
-def patches_part(results: Results, runs: Sequence[StoredRun], data_dir: Path | None) -> Part | None:
-    """Return the section of patches; None without complete studies of patches, or without their data."""
-    complete = (run for run in runs if run.state == "complete")
-    models = ((run, run.config.model) for run in complete)
+def patches_part(selection: Selection) -> Part:
+    """Return the section of patches; raises `ConfigError` without complete studies of patches, or their data."""
+    models = ((run, run.config.model) for run in selection.runs if run.state == "complete")
     studies = [run for run, model in models if isinstance(model, PatchStudyConfig) and not model.compare]
-    if not studies:
-        return None
-    for form, find in (("plane", _in_plane), ("images", _of_images)):
+    for form, find in (("plane", _in_plane), ("images", _of_images)) if studies else ():
         try:
-            cases, notes = find(results, studies, data_dir)
+            blocks, notes = find(replace(selection, runs=studies))
         except IdwbenchError:
             continue
-        if cases:
-            return Part("patches", form, sentences(notes), cases=tuple(cases[:_CASES]))
-    return None
+        if blocks:
+            return Part("patches", form, sentences(notes), blocks=tuple(blocks[:_CASES]))
+    raise ConfigError("no study of patches can be drawn")
 
 
-def _in_plane(
-    results: Results, studies: Sequence[StoredRun], data_dir: Path | None
-) -> tuple[list[Case], Sequence[str]]:
-    selection = Selection(results, studies, data_dir)
+def _in_plane(selection: Selection) -> tuple[list[Block], Sequence[str]]:
     panels, dataset, source = collect_patches(selection)
     shown = [panel for panel in panels if panel.n_patched and panel.before is not None]
     shown.sort(key=lambda panel: panel.prototypes)
@@ -235,18 +207,18 @@ def _in_plane(
     return [_plane_case(panel, dataset) for panel in shown[:_CASES]], notes
 
 
-def _plane_case(panel: PatchPanel, dataset: Dataset) -> Case:
-    states = [
+def _plane_case(panel: PatchPanel, dataset: Dataset) -> Block:
+    states = tuple(
         Picture(_plane_svg(panel, shown), label, f"test accuracy {percent_label(accuracy)} %")
         for label, shown, accuracy in zip(("before", "after"), (panel.before, panel.after), panel.test, strict=True)
         if shown is not None
-    ]
+    )
     name = dataset.class_names[panel.label]
     point = f"({panel.point[0]:g}, {panel.point[1]:g})".replace("-", "−")
     title = f"{count_label(panel.prototypes, 'prototype')}: {point} → class {name}"
     if panel.n_patched < panel.n:
         title += f", needed in {panel.n_patched} of {panel.n} seeds"
-    return Case(title, tuple(states))
+    return Block(title, pictures=states)
 
 
 def _plane_svg(panel: PatchPanel, shown: PlanePicture) -> str:
@@ -256,17 +228,15 @@ def _plane_svg(panel: PatchPanel, shown: PlanePicture) -> str:
     axes = figure.subplots()
     draw_plane(axes, shown, test=False, scale=0.7)
     draw_patch(axes, panel)
-    return svg_picture(figure)
+    return "data:image/svg+xml;base64," + base64.b64encode(render_figure(figure, ".svg", _DPI)).decode()
 
 
-def _of_images(
-    results: Results, studies: Sequence[StoredRun], data_dir: Path | None
-) -> tuple[list[Case], Sequence[str]]:
-    study = min(studies, key=lambda run: run.config.seed)
-    dataset = load_dataset(study.config.dataset, data_dir)
+def _of_images(selection: Selection) -> tuple[list[Block], Sequence[str]]:
+    study = min(selection.runs, key=lambda run: run.config.seed)
+    dataset = selection.dataset(study.config.dataset)
     if dataset.image_shape is None:
         return [], ()
-    arrays = results.load_arrays(study.run_key)
+    arrays = selection.store.load_arrays(study.run_key)
     inputs = dataset.scaling.invert(np.asarray(arrays["inputs"], np.float32))
     labels, before = (np.asarray(arrays[name], np.int64) for name in ("labels", "labels_before"))
     eta, changed = np.asarray(arrays["eta"])[_EXACT], np.asarray(arrays["changed_test"])[_EXACT]
@@ -276,41 +246,40 @@ def _of_images(
         wrong, right = (dataset.class_names[int(label[case])] for label in (before, labels))
         others = count_label(int(changed[case]), "other test answer")
         text = f"before, {right} after; η = {float(eta[case]):.3g}; {others} changed"
-        cases.append(Case(f"Label {right}", (Picture(picture, wrong, text),), small=True))
+        pictures = (Picture(picture, wrong, text),)
+        cases.append(Block(f"Label {right}", pictures=pictures, is_small=True))
     label = f"{study.config.model.label} · seed {study.config.seed}"
     left = len(labels) - len(cases)
     return cases, [f"shown: {label}", f"not drawn: {count_label(left, 'other case')}" if left else ""]
 
 
-def attention_part(results: Results, runs: Sequence[StoredRun], data_dir: Path | None) -> Part | None:
-    """Return the section of the dual form; None without complete runs of kind ``mlp``."""
+def attention_part(selection: Selection) -> Part:
+    """Return the section of the dual form; raises `ConfigError` without complete runs of kind ``mlp``."""
     from idwbench.figures.attention import collect_attention  # loads torch
 
-    perceptrons = [run for run in runs if run.config.model.kind == "mlp" and run.state == "complete"]
-    if not perceptrons:
-        return None
-    selection = Selection(results, perceptrons, data_dir)
+    perceptrons = [run for run in selection.of_kind("mlp") if run.state == "complete"]
+    chosen = replace(selection, runs=perceptrons)
     try:
-        found, _ = collect_attention(selection, _LARGEST)
-        left_out = selection.left_out
+        found, _ = collect_attention(chosen, _LARGEST)
+        left_out = chosen.left_out
     except IdwbenchError as error:
         found, left_out = [], [f"no recorded training is drawn: {error.problem}"]
-    panels, cases = tuple(map(_attention_panels, found)), tuple(map(_attended_images, found))
-    tables = dual_form(perceptrons)
-    return Part("attention", "", sentences(left_out), tables, panels, cases=cases)
+    blocks = [block for explained in found for block in (_attention_charts(explained), _attended_images(explained))]
+    return Part("attention", notes=sentences(left_out), tables=dual_form(perceptrons), blocks=tuple(blocks))
 
 
-def _attention_panels(explained: Explanation) -> Panels:
+def _attention_charts(explained: Explanation) -> Block:
     target, answer = (explained.class_name(one.label) for one in (explained.query, explained.answer))
     charts = []
     for layer in explained.layers:
-        totals = dict(zip(explained.class_names, map(float, layer.totals), strict=True))
-        spec = bar_chart(totals, answer, "total attention")
+        totals = {name: [float(total)] for name, total in zip(explained.class_names, layer.totals, strict=True)}
+        spec = bar_chart(totals, answer, "total attention", "class")
         charts.append(Chart(layer.name, f"Total attention of {layer.name} to each class", spec))
-    return Panels(f"{explained.model} · {explained.query.text}: target {target}, answer {answer}", tuple(charts))
+    title = f"{explained.model} · {explained.query.text}: target {target}, answer {answer}"
+    return Block(title, charts=tuple(charts))
 
 
-def _attended_images(explained: Explanation) -> Case:
+def _attended_images(explained: Explanation) -> Block:
     """Return the test image, and the training images that the last layer attends to most."""
     shape = explained.image_shape
     assert shape is not None  # checked when it was collected
@@ -319,4 +288,4 @@ def _attended_images(explained: Explanation) -> Case:
     for item in layer.items[:_LARGEST]:
         text = f"attention {item.weight:.3g}, class {explained.class_name(item.label)}"
         shown.append(Picture(image_picture(item.picture.reshape(shape)), item.source, text))
-    return Case(f"What {layer.name} attends to most", tuple(shown), small=True)
+    return Block(f"What {layer.name} attends to most", pictures=tuple(shown), is_small=True)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import idwbench
 from idwbench.claims.verdicts import claims_table, judge_claims
+from idwbench.errors import ConfigError
 from idwbench.figures.style import CLASS_COLOURS
 from idwbench.files import check_output, write_file
 from idwbench.page.groups import RunGroup, choose_grid, choose_runs, find_groups, leaderboard_part, rank_settings
 from idwbench.page.parts import Part, sentences, size_of, table_data
 from idwbench.results.store import Results
 
-__all__ = ["TOP", "PageContent", "page_content", "write_page"]
+__all__ = ["TOP", "with_sections", "write_page"]
 
 TOP = 500  # rows of a leaderboard
 _MOST_RUNS_FOR_CLAIMS = 50_000
@@ -30,23 +31,7 @@ _CLASSES_ON_DARK = (
     *("#58A6E0", "#F0883E", "#3FC08F", "#E29BC2", "#E3B341"),
     *("#8CCBF2", "#E07A55", "#B392F0", "#A8A8A8", "#6CC27A"),
 )
-_ON_DARK = {**dict(zip(CLASS_COLOURS, _CLASSES_ON_DARK, strict=True)), "#1F2933": "#D5DCE4"}
-
-
-class PageContent(NamedTuple):
-    """All of a page.
-
-    Attributes:
-        title: The database, or the sweep or data set.
-        groups: Groups of runs with their sections, in the order of the page.
-        claims: Each claim as texts by column; None if no run bears on one, or a sweep or data set was selected.
-        claims_notes: Lines below the claims, or why there are none.
-    """
-
-    title: str
-    groups: tuple[tuple[RunGroup, tuple[Part, ...]], ...]
-    claims: tuple[Mapping[str, str], ...] | None = None
-    claims_notes: tuple[str, ...] = ()
+_ON_DARK = {**dict(zip(CLASS_COLOURS, _CLASSES_ON_DARK, strict=True)), "#1F2933": "#D5DCE4", "#D9DEE4": "#313B46"}
 
 
 def write_page(
@@ -85,43 +70,25 @@ def write_page(
     """
     target = Path(path)
     check_output(target, overwrite=overwrite)
-    content = page_content(
-        results, name, methods=methods, prototypes=prototypes, metric=metric, top=top, data_dir=data_dir
-    )
-    write_file(target, _html(content).encode(), overwrite=overwrite)
+    groups = find_groups(results, name, methods, prototypes)
+    shown = [*with_sections(results, groups, metric, top, data_dir)]
+    is_whole = name is None and not methods and not prototypes
+    claims = _claims(results, sum(len(group.runs) for group in groups)) if is_whole else (None, ())
+    write_file(target, _html(name or "Results", shown, *claims).encode(), overwrite=overwrite)
     return target
 
 
-def page_content(
+def with_sections(
     results: Results,
-    name: str | None = None,
-    *,
-    methods: Collection[str] = (),
-    prototypes: Collection[int] = (),
+    groups: Sequence[RunGroup],
     metric: str | None = None,
     top: int = TOP,
     data_dir: Path | None = None,
-) -> PageContent:
-    """Return what `write_page` shows; it raises the same errors."""
-    groups = find_groups(results, name, methods, prototypes)
-    shown = tuple(_with_parts(results, groups, metric, top, data_dir))
-    if name is not None or methods or prototypes:
-        return PageContent(name or "Results", shown)
-    if sum(len(group.runs) for group in groups) > _MOST_RUNS_FOR_CLAIMS:
-        note = f"Claims are judged here for at most {_MOST_RUNS_FOR_CLAIMS:,} runs."
-        return PageContent("Results", shown, None, (note,))
-    judgements = judge_claims(results)
-    if not any(judgement.n and judgement.claim.sweeps for judgement in judgements):
-        return PageContent("Results", shown)
-    table = claims_table(judgements)
-    columns = [[(column.name, text) for text in column.texts] for column in table.columns]
-    return PageContent("Results", shown, tuple(map(dict, zip(*columns, strict=True))), sentences(table.notes))
-
-
-def _with_parts(
-    results: Results, groups: Sequence[RunGroup], metric: str | None, top: int, data_dir: Path | None
 ) -> Iterator[tuple[RunGroup, tuple[Part, ...]]]:
-    """Yield the groups; of several, those from the first beyond `_BUDGET` have the head of their leaderboard alone."""
+    """Yield each group with its sections.
+
+    Of several, those from the first beyond `_BUDGET` have the head of their leaderboard alone.
+    """
     used = 0
     for group in groups:
         parts = tuple(_parts(results, group, metric, top, data_dir)) if used < _BUDGET else ()
@@ -131,37 +98,60 @@ def _with_parts(
         yield group, parts
 
 
+def _claims(results: Results, n_runs: int) -> tuple[list[dict[str, str]] | None, tuple[str, ...]]:
+    """Return the claims as texts by column, None if no run bears on one, and lines below them or on why they lack."""
+    if n_runs > _MOST_RUNS_FOR_CLAIMS:
+        return None, (f"Claims are judged here for at most {_MOST_RUNS_FOR_CLAIMS:,} runs.",)
+    judgements = judge_claims(results)
+    if not any(judgement.n and judgement.claim.sweeps for judgement in judgements):
+        return None, ()
+    table = claims_table(judgements)
+    columns = [[(column.name, text) for text in column.texts] for column in table.columns]
+    return [*map(dict, zip(*columns, strict=True))], sentences(table.notes)
+
+
 def _parts(results: Results, group: RunGroup, metric: str | None, top: int, data_dir: Path | None) -> Iterator[Part]:
     # These import packages of the extra.
-    from idwbench.page.charts import curves_part, heat_maps_part
+    from idwbench.figures.runs import Selection
+    from idwbench.page.charts import curves_part, heat_maps_part, search_part
     from idwbench.page.pictures import attention_part, patches_part, prototypes_part
 
     yield leaderboard_part(group, metric, top)
     ranked = rank_settings(group.runs)
-    (chosen, others), (grid, other_grids) = choose_runs(ranked), choose_grid(ranked)
     is_other = [config.model.kind in _OTHERS for config in group.runs.config]
-    studies = results.load_runs(group.runs.run_key[is_other].tolist()[:_MOST_OTHERS])
-    found = (
-        curves_part(results, results.load_runs(chosen), others),
-        heat_maps_part(results, results.load_runs(grid), other_grids),
-        prototypes_part(results, ranked, data_dir),
-        patches_part(results, studies, data_dir),
-        attention_part(results, studies, data_dir),
+    studies = group.runs.run_key[is_other].tolist()[:_MOST_OTHERS]
+
+    def selection(keys: Sequence[str], left_out: Sequence[str] = ()) -> Selection:
+        return Selection(results, results.load_runs(keys), data_dir, [*left_out])
+
+    sections: tuple[Callable[[], Part], ...] = (
+        lambda: search_part(group.runs if results.is_search(group.title) else group.runs[:0], metric),
+        lambda: curves_part(selection(*choose_runs(ranked))),
+        lambda: heat_maps_part(selection(*choose_grid(ranked))),
+        lambda: prototypes_part(selection([]), ranked),
+        lambda: patches_part(selection(studies)),
+        lambda: attention_part(selection(studies)),
     )
-    yield from filter(None, found)
+    for section in sections:
+        try:
+            found = section()
+        except ConfigError:  # no run has what it shows
+            continue
+        yield found
 
 
-def _html(content: PageContent) -> str:
+def _html(
+    title: str,
+    groups: Sequence[tuple[RunGroup, Sequence[Part]]],
+    claims: Sequence[Mapping[str, str]] | None,
+    claims_notes: Sequence[str],
+) -> str:
     """Return the page with its styles, its scripts and the libraries that draw its charts."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("idwbench.page")
     environment = Environment(
-        loader=loader,
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     # In the order of the data, without spaces, and with ± and ε as they are.
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":"), "allow_nan": False}
@@ -175,9 +165,10 @@ def _html(content: PageContent) -> str:
         data[kind][name] = item
         return name
 
-    body = environment.get_template("body.html.j2").render(content=content, add=add)
+    content = {"title": title, "groups": groups, "claims": claims, "claims_notes": claims_notes}
+    body = environment.get_template("body.html.j2").render(content, add=add)
     return environment.get_template("page.html.j2").render(
-        title=content.title,
+        title=title,
         version=idwbench.__version__,
         body=body,
         data={kind: data[kind] for kind in ("chart", "table", "keys")} | {"onDark": _ON_DARK},

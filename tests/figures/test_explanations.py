@@ -24,6 +24,7 @@ from idwbench.explanations.explanation import (
 )
 from idwbench.figures.attention import first_wrong_row
 from idwbench.figures.explanations import draw_explanation
+from idwbench.figures.runs import Selection
 from idwbench.figures.stored import stored_drawing
 from idwbench.figures.style import QUIET, class_colour
 from idwbench.page.pictures import attention_part
@@ -202,8 +203,8 @@ def test_points_are_sized_by_their_shares_and_without_a_recording_the_figure_say
     assert line in " ".join(words(figure)).replace("\n", " ")
     with pytest.raises(ConfigError, match="two_moons: the figure needs images"):
         stored_drawing("attention_by_class", results, runs)
-    part = attention_part(results, runs, None)
-    assert part is not None and part.tables and not part.cases
+    part = attention_part(Selection(results, runs))
+    assert part.tables and not part.blocks
     assert part.notes == ("No recorded training is drawn: two_moons: the figure needs images.",)
 
 

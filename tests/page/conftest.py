@@ -30,6 +30,12 @@ def half_filled_page(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def searched_page(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page")
+    return write_page(made_pages.searched(folder / "found.db", 24), folder / "found.html")
+
+
+@pytest.fixture(scope="session")
 def empty_page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
     return write_page(Results(folder / "empty.db"), folder / "empty.html")

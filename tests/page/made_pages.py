@@ -53,6 +53,26 @@ def filled(path):
     return results
 
 
+def searched(path, n):
+    """Return a database with a search of `n` trials, of which the better ones have the larger power."""
+    results = Results(path)
+    generator = np.random.default_rng(0)
+    powers = generator.uniform(1, 16, n).tolist()
+    data = {"name": "two_moons", "validation": 0.3}
+    configs = [
+        run_config(data, method="idw", prototypes=4, power=power, epochs=_EPOCHS, learning_rate=rate, seed=seed)
+        for power, rate in zip(powers, generator.uniform(0.01, 0.1, n).tolist(), strict=True)
+        for seed in (0, 1)
+    ]
+    keys = results.register_sweep("found", "A search", "name: found\nsampler: {optuna: tpe}", configs)
+    results.lease(keys)
+    values = [config.model.parameters["power"] / 16 - 0.01 * config.seed for config in configs]
+    measured = [{("validation", "accuracy"): value, ("test", "accuracy"): 0.5} for value in values]
+    found = [run_result(config, metrics=metrics) for config, metrics in zip(configs, measured, strict=True)]
+    results.finish(found, data_sha256="0" * 64)
+    return results
+
+
 def half_filled(path):
     """Return a database with planned, running, diverged, failed and complete runs of one sweep."""
     results = Results(path)
