@@ -22,7 +22,10 @@ NUMBER = re.compile(r"<!--(?P<name>[a-z]\w*)-->(?P<text>[^<]*)<!--/-->")
 
 @cache
 def sources() -> dict[str, dict[str, Any]]:
-    """Return the place of each number: a column and the values of its row in a table, or a finding of a claim."""
+    """Return the place of each number: a column and the values of its row in a table, or a finding of a claim.
+
+    Or which claims have a verdict.
+    """
     places = yaml.safe_load((FOLDER / "headlines.yaml").read_text(encoding="utf-8"))
     return {name: group | place for group in places for name, place in group.pop("numbers").items()}
 
@@ -49,9 +52,18 @@ def claimed(claims: str, number: int, finding: str) -> float:
     return float("".join(found).replace("−", "-"))
 
 
+def judged(claims: str, verdict: str) -> str:
+    """Return the numbers of the published claims that have a verdict, such as ``25, 29 and 31``."""
+    judgements = json.loads((PUBLISHED / f"{claims}.json").read_text("utf-8"))
+    *first, last = [str(one["number"]) for one in judgements if one["verdict"] == verdict]
+    return " and ".join([*([", ".join(first)] if first else []), last])
+
+
 def published(name: str) -> str:
-    """Return a number as it is written in the pages."""
+    """Return a number, or the numbers of claims, as they are written in the pages."""
     place = dict(sources()[name])
+    if "verdict" in place:
+        return judged(**place)
     form, scale = place.pop("form"), place.pop("scale", 1)
     value = tabled(**place) if "table" in place else claimed(**place)
     return format(value * scale, form).replace("-", "−")

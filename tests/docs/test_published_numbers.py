@@ -1,9 +1,11 @@
 """Numbers in pages are those of the published tables and claims; baselines are what a report says of the sweeps."""
 
 import importlib.util
+import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -43,6 +45,46 @@ def test_a_number_that_was_edited_by_hand_is_found():
 def test_a_row_that_is_not_unique_is_refused():
     with pytest.raises(LookupError, match="values of test_mean for"):
         headlines.tabled("family/table_kernel_regression_diabetes", "test_mean", {"method": "idw"})
+
+
+# Numbers without a mark
+
+# Pages whose numbers with a spread are of no published table: lines that commands print, times, and sweeps without one.
+UNPUBLISHED = {"baselines", "hash_table", "reports", "sweeps", "tutorial"}
+SPREADS = {
+    path.stem: found
+    for path in sorted((ROOT / "docs").glob("*.md"))
+    if (found := re.findall(r"([\d,]+\.?\d*) ± ([\d,]+\.?\d*)", path.read_text(encoding="utf-8")))
+}
+
+
+@pytest.fixture(scope="module")
+def published_spreads():
+    """Means and standard deviations (n, 2) of all published tables, as they are and in percent."""
+    pairs = [np.empty((0, 2))]
+    for path in (ROOT / "results/published").rglob("*.csv"):
+        table = pd.read_csv(path)
+        names = [name.removesuffix("_mean") for name in table if name.endswith("_mean")]
+        known = [(f"{name}_mean", f"{name}_std") for name in names if f"{name}_std" in table]
+        pairs += [table[[*columns]].to_numpy(np.float64) for columns in known]
+    return np.concatenate([factor * pair for pair in pairs for factor in (1, 100)])
+
+
+@pytest.mark.parametrize("page", SPREADS.keys() - UNPUBLISHED)
+def test_every_mean_with_its_spread_is_that_of_a_published_table(page, published_spreads):
+    def is_published(mean, std):
+        numbers = [float(text.replace(",", "")) for text in (mean, std)]
+        half = [0.5001 * 10.0 ** -len(text.partition(".")[2]) for text in (mean, std)]
+        return (np.abs(published_spreads - numbers) <= half).all(1).any()
+
+    assert [" ± ".join(pair) for pair in SPREADS[page] if not is_published(*pair)] == []
+
+
+def test_the_page_on_prototypes_has_the_published_verdicts():
+    page = (ROOT / "docs/prototypes.md").read_text(encoding="utf-8")
+    judged = json.loads((ROOT / "results/published/prototypes/claims.json").read_text(encoding="utf-8"))
+    shown = {row[0]: row[2] for row in rows_of(page.split("## The claims")[1].split("##")[0])[1:]}
+    assert shown == {str(one["number"]): one["verdict"] for one in judged}
 
 
 # Baselines
