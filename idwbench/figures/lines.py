@@ -214,7 +214,7 @@ def _draw_row(places: Sequence[Axes], panels: Mapping[str, pandas.DataFrame], lo
         axes.set_title(title, fontsize=10.5, weight="bold", color=INK, pad=5)
     places[0].set_ylabel(y.label, fontsize=9.5, color=INK)
     whole = pandas.concat(panels.values())
-    _set_scale(places[0].xaxis, x, whole.x)
+    _set_scale(places[0].xaxis, x, whole.x[np.isfinite(whole.value)])
     _set_scale(places[0].yaxis, y, whole.value)
 
 

@@ -300,7 +300,7 @@ def _notes(studies: Sequence[Arrays]) -> list[str]:
     changed = changed[:, (changed >= 0).all(0)]
     most = max(int(arrays["calibration_patches"][-1]) for arrays in studies)
     held = np.stack([a["patches_held"][:, -1] for a in studies if a["calibration_patches"][-1] == most], 1)
-    sentence = f"right, and these numbers: {split} points"
+    sentence = f"calibration, and these numbers: {split} points"
     if changed.size:
         sentence += f"; other predictions that one patch changes, mean: {_by_size(changed)}"
     if not most:
