@@ -137,10 +137,10 @@ def test_the_same_runs_give_the_same_bytes_in_any_process_and_a_board_is_added_t
 
     again, db = tmp_path / "again", str(trained.recording_folder).removesuffix(".recordings")
     export_tensorboard(trained, keys[:1], again)
-    words = ["runs", "export", "-o", str(again), "--format", "tensorboard", "--db", db]
-    program = [sys.executable, "-m", "idwbench", *words]
-    assert subprocess.run(program, capture_output=True).returncode == 2
-    subprocess.run([*program, "--force"], capture_output=True, check=True)
+    with pytest.raises(OutputError, match="exists already and is not empty"):
+        export_tensorboard(trained, keys, again)
+    words = ["runs", "export", "-o", str(again), "--format", "tensorboard", "--db", db, "--force"]
+    subprocess.run([sys.executable, "-m", "idwbench", *words], capture_output=True, check=True)
     assert contents(again) == contents(board)
 
 
