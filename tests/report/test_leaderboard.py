@@ -51,15 +51,11 @@ def key(values, names):
 NAMES = ["method", "power", "prototypes", "learning_rate"]
 
 
-def test_the_columns_are_the_settings_that_vary_and_the_title_has_the_others(grid):
-    board = leaderboard(grid)
+def test_columns_are_the_settings_that_vary_and_rows_are_sorted_and_ranked_as_pandas_does(grid):
+    board = leaderboard(grid[::-1])  # by validation, which all have
     assert board.title == "two_moons · epsilon 0.001 · epochs 25 · batch size 10"
     results = ["n", "diverged", "validation", "test", "train", "learned_parameters"]
     assert [column.name for column in board.columns] == ["rank", *NAMES, *results]
-
-
-def test_rows_are_sorted_and_ranked_as_pandas_does(grid):
-    board = leaderboard(grid[::-1])  # by validation, which all have
     expected = frame(grid, NAMES)
     expected["rank"] = expected.validation_accuracy.round(12).rank(method="min", ascending=False)
     means = {key(row, NAMES): row for row in expected.to_dict("records")}
@@ -264,6 +260,8 @@ def test_a_cell_is_a_mean_with_its_spread_the_best_is_marked_and_ranks_are_over_
     assert columns(*by_dataset(report))["rank"] == [f"{rank:.1f}" for rank in ranks]
     assert render(by_dataset(report), "csv") == render(section_tables(report), "csv")
     assert len(json.loads(render(by_dataset(report), "json"))) == len(SETS) * len(MODELS)
+    trained = by_dataset(report, "train")
+    assert columns(*trained)["iris"] == ["90.00 ± 0.00"] * 3 and "on the split train" in trained[0].caption
 
 
 def test_a_model_that_a_data_set_lacks_has_no_mean_rank():
@@ -274,13 +272,7 @@ def test_a_model_that_a_data_set_lacks_has_no_mean_rank():
     assert found["rank"] == ["1.8", "1.8", "–"]
 
 
-def test_the_split_can_be_chosen_and_is_named(report):
-    shown = by_dataset(report, "train")
-    assert columns(*shown)["iris"] == ["90.00 ± 0.00"] * 3
-    assert "on the split train" in shown[0].caption
-
-
-def test_settings_of_data_sets_that_are_not_the_default_are_noted():
+def test_data_sets_are_named_by_what_differs_from_each_other_and_what_differs_from_the_default_is_noted():
     runs = [
         stored_run(0.8, dataset={"name": name, "seed": seed, **extra}, **settings_of(MODELS[0]))
         for name, extra in (("two_moons", {"noise": 0.3}), ("iris", {}))
@@ -289,9 +281,6 @@ def test_settings_of_data_sets_that_are_not_the_default_are_noted():
     *_, table = by_dataset(summarise(runs))
     assert table.notes[0] == "two_moons · noise 0.3."
     assert "Spread and tests: over the 2 seeds 0 to 1 of the data." in table.notes
-
-
-def test_columns_of_one_data_set_are_named_by_what_differs_and_notes_are_about_what_is_shown():
     runs = [
         stored_run(0.8, dataset="mnist", method=method, seed=seed, epochs=epochs)
         for method in ("idw", "fc_relu")
@@ -301,7 +290,6 @@ def test_columns_of_one_data_set_are_named_by_what_differs_and_notes_are_about_w
     (table,) = by_dataset(summarise(runs))
     assert [column.header for column in table.columns[-3:]] == ["mnist · epochs 3", "mnist · epochs 5", "mean rank"]
     assert table.notes == (
-        "mnist · epochs 3: mnist · epochs 3 · batch size 4 · learning rate 0.001.",
-        "mnist · epochs 5: mnist · epochs 5 · batch size 4 · learning rate 0.001.",
+        *(f"mnist · epochs {n}: mnist · epochs {n} · batch size 4 · learning rate 0.001." for n in (3, 5)),
         "n = 2: too few seeds for a paired test (6 are needed).",
     )

@@ -166,15 +166,6 @@ def test_the_expected_capacity_is_that_of_drawn_norms(noise, power, std, dimensi
     assert abs(recall - 0.99) < 4 * spread + 0.01 / items  # and the rounding of the number of items
 
 
-def test_the_expected_capacity_of_many_dimensions_grows_nearly_as_their_root():
-    config = lookup()
-    slopes = []
-    for d in (64, 4096, 2**18):
-        first, last = (expected_capacity(config.model, config.dataset, n) for n in (d, 4 * d))
-        slopes.append(math.log(last / first) / math.log(4))
-    assert slopes == sorted(slopes) and 0.42 < slopes[0] < slopes[-1] < 0.5 and slopes[-1] > 0.48
-
-
 OTHERS = [{"scaling": "sqrt_dimensions"}, {"weighting": "sparsemax"}, {"projections": "linear"}, {"noise": 0.0}]
 
 

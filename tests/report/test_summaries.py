@@ -4,7 +4,6 @@ import json
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from case_tables import case_table
 from stored_runs import stored_run
@@ -25,26 +24,6 @@ def best(rows, split="test"):
 
 def references(row):
     return {source: one for source in SOURCES if (one := find_reference(source, row)) is not None}
-
-
-def test_means_and_deviations_are_those_of_numpy():
-    numbers = np.random.default_rng(0).random((3, 2, 7, 3))
-    methods, counts, splits = ("neg_dist", "inv_dist", "idw"), (2, 16), ("test", "train", "holdout")
-    runs = [
-        stored_run(method=method, prototypes=count, seed=seed, **dict(zip(splits, numbers[m, c, seed], strict=True)))
-        for m, method in enumerate(methods)
-        for c, count in enumerate(counts)
-        for seed in range(7)
-    ]
-    (section,) = summarise(runs[::-1])
-    places = [(c, m) for c in range(2) for m in range(3)]
-    for row, (c, m) in zip(section.rows, places, strict=True):
-        assert (row.model.method, row.model.prototypes, row.n) == (methods[m], counts[c], 7)
-        for place, split in enumerate(splits):
-            statistic = row.statistics[split]
-            assert statistic.mean == pytest.approx(numbers[m, c, :, place].mean(), rel=1e-12)
-            assert statistic.std == pytest.approx(numbers[m, c, :, place].std(ddof=1), rel=1e-12)
-            assert statistic.n == 7
 
 
 def test_rows_stand_by_prototypes_then_the_papers_order_then_parameters():
