@@ -6,7 +6,6 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from case_tables import PENGUINS
 from recorded_mlp import load_made, recorded_config
 from texts import lstm_run, text_file
 from typed import assert_one_line, files
@@ -91,45 +90,6 @@ def explained(run, folder, monkeypatch):
     return lambda words: run(f"explain {words}")
 
 
-def test_prototypes_are_printed_with_their_weights_and_totals_by_class(run, folder):
-    result = run("explain model.pt --x two_moons:test:3 --top 2")
-    assert result.exit_code == 0, result.output
-    lines = [line.rstrip() for line in result.stdout.splitlines() if line.strip()]
-    assert lines[:2] == ["idw · 6 prototypes · p=2, ε=0.001", "input two_moons:test:3, target upper"]
-    assert lines[2].startswith(("answer upper (probability 0.", "answer lower (probability 0."))
-    assert lines[3] == "prototypes: the 2 largest weights of 6 prototypes"
-    assert lines[4].split()[:5] == ["source", "class", "weight", "contribution", "nearest"]
-    assert lines[6].startswith(" prototype ") and "total weight by class (* the largest)" in lines
-    assert sum("*" in line.split() for line in lines) == 1
-
-
-def test_a_published_table_is_trained_explained_patched_and_described_by_its_columns(run, folder):
-    result = run(f"train --dataset {PENGUINS} --label species --drop year --epochs 20 -o birds.pt")
-    assert result.exit_code == 0, result.output
-    assert "penguins.csv: categories: island (3), sex (2)\n" in result.stderr
-    assert "penguins.csv: 18 missing values of the training rows became the median" in result.stderr
-    card = json.loads(run("card birds.pt --json").stdout)
-    assert card["columns"][0] == {
-        **{"name": "island", "categories": ["Biscoe", "Dream", "Torgersen"]},
-        **{"missing_is": "Biscoe", "missing": 0},
-    }
-    assert "island (Biscoe, Dream, Torgersen), bill_length_mm" in run("card birds.pt").stdout
-
-    bird = "bill_length_mm=39.1,bill_depth_mm=18.7,flipper_length_mm=181,island=Torgersen"
-    lines = run("explain birds.pt --top 2 --x", bird).stdout.splitlines()
-    assert "without a value, and filled in as in the training data: body_mass_g, sex" in lines
-    assert any(re.match(r" bill_length_mm +39.1 +[\d.]+ \([+-]\d\.\d sd\) ", line) for line in lines)
-    [of_island] = [line.split() for line in lines if line.startswith(" island ")]
-    assert of_island[1] == "Torgersen" and of_island[2] in ("Biscoe", "Dream", "Torgersen")
-    assert any("penguins.csv:train:" in line and "(Adelie)" in line for line in lines)
-
-    assert run("patch birds.pt --label Gentoo -o patched.pt --x", bird).exit_code == 0
-    facts = json.loads(run("explain patched.pt --json --x", bird).stdout)
-    assert facts["answer"]["class"] == "Gentoo" and facts["columns"]["island"] == "Torgersen"
-    assert_one_line(run("explain birds.pt --x island=Torgerson"), 2, "column 'island': 'Torgerson' is not one of its")
-    assert_one_line(run("explain birds.pt --x iland=Dream"), 2, "no column is called 'iland' (did you mean 'island'?)")
-
-
 def test_a_recorded_network_is_printed_layer_by_layer(explained):
     result = explained(f"{RUN[:12]} {X} --top 3 --mask task=fashion_mnist")
     assert result.exit_code == 0, result.output
@@ -154,16 +114,6 @@ def test_json_has_everything(explained):
     assert set(layer["items"][0]) == set(names.split()) and len(layer["items"][0]["input"]) == 6
     assert [(row["class"], len(row["largest"])) for row in layer["classes"]] == [("0", 14), ("1", 14), ("2", 14)]
     assert (facts["mask"]["conditions"], facts["mask"]["removed"]) == (["label=2"], 14)
-
-
-def test_a_figure_is_written_and_an_existing_one_kept_unless_forced(run, folder):
-    words = "explain model.pt --x 0,1 --top 1 -o why.png"
-    assert run(words).stdout.splitlines()[-1] == "figure why.png"
-    first = (folder / "why.png").read_bytes()
-    assert first.startswith(b"\x89PNG")
-    assert_one_line(run(words), 2, "why.png: exists already (--force replaces it)")
-    assert run(f"{words} --force --json").exit_code == 0
-    assert (folder / "why.png").read_bytes() == first
 
 
 def test_what_is_missing_or_ends_too_early_is_one_line(explained, folder, monkeypatch):

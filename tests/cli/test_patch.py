@@ -16,23 +16,6 @@ def wrong(folder):
     return wrong_label(folder / "model.pt", "0,1")
 
 
-def test_patch_writes_a_model_that_answers_as_requested(run, folder, wrong):
-    result = run(f"patch model.pt --x 0.0,1.0 --label {wrong} -o patched.pt")
-    assert result.exit_code == 0, result.output
-    patched = load_model(folder / "patched.pt")
-    assert wrong_label(folder / "patched.pt", "0,1") == 1 - wrong
-    assert (len(patched.network.keys), len(patched.keys)) == (6, 7)
-    assert [record.label for record in patched.repairs.records] == [wrong]
-    starts = ("label ", "probability 0.", "radius ", "certified: the label", "certified: no logit", "the label stays")
-    lines = result.stdout.splitlines()
-    assert all(line.startswith(start) for line, start in zip(lines, starts, strict=False))
-    assert lines[6].startswith("train: of 200 others ") and lines[7].startswith("test: of 40 others ")
-    assert " 0 worse" in lines[6] and lines[-1] == "model patched.pt"
-    before = (folder / "model.pt").read_bytes()
-    assert run(f"patch model.pt --x 0.0,1.0 --label {wrong} -o model.pt --force").exit_code == 0
-    assert (folder / "model.pt").read_bytes() != before
-
-
 def test_a_dry_run_prints_the_same_numbers_and_writes_nothing(run, folder, wrong):
     before = files(folder)
     dry = run(f"patch model.pt --x 0,1 --label {wrong} --dry-run --json")

@@ -142,7 +142,7 @@ def run_command(page, command):
         extra = [options for prefix, options in shorter.items() if command.startswith(prefix)]
         result = CliRunner().invoke(app, [*words, *chain.from_iterable(extra)])
         assert result.exit_code == 0, f"{page}: {command}\n{result.output}"
-        return result.stdout.splitlines()
+        return result.output.splitlines()
     return []
 
 
