@@ -35,6 +35,15 @@ def random(*shape, seed=0, dtype=torch.float64):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
+def randomise(module):
+    """Give a module weights large enough that every one of them matters, and return it."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.normal_(0.5 if parameter.dim() == 1 else 0, 0.5, generator=generator)
+    return module
+
+
 def tensors_in(given):
     """Return a mapping with a tensor in place of each {shape: …}, see `arrays_in`."""
     arrays = arrays_in(given)

@@ -1,6 +1,6 @@
 """Small texts, and language models on them."""
 
-import torch
+from array_models import randomise
 
 from idwbench.data.loading import load_dataset
 from idwbench.models.text_model import LanguageModel
@@ -22,8 +22,7 @@ def text_file(folder, text=TEXT * 10):
 def text_run(path, seed=0, **settings):
     """A tiny language model on a text file, with the checksum of the file."""
     given = {"kind": "transformer_lm", **SMALL, **PROTOCOL, **settings}
-    config = run_config({"name": "text", "path": str(path)}, seed=seed, **given)
-    return config.model_copy(update={"dataset": text_dataset(path).config})
+    return run_config(text_dataset(path).config, seed=seed, **given)
 
 
 def text_dataset(path, **settings):
@@ -35,17 +34,9 @@ def lstm_run(path, seed=0, tokens="characters", vocabulary_size=0, **settings):
     sizes = {"embedding": 4, "width": 6, "context": 8}
     protocol = {"epochs": 2, "batch_size": 4, "optimizer": "sgd", "learning_rate": 0.5, "momentum": 0.9}
     given = {"kind": "lstm_lm", **sizes, **protocol, "gradient_clip": 0.5, **settings}
-    data = text_dataset(path, tokens=tokens, vocabulary_size=vocabulary_size).config
-    config = run_config({"name": "text", "path": str(path), "tokens": tokens}, seed=seed, **given)
-    return config.model_copy(update={"dataset": data})
+    return run_config(text_dataset(path, tokens=tokens, vocabulary_size=vocabulary_size).config, seed=seed, **given)
 
 
 def random_model(vocabulary_size=7, score="idw", **settings):
-    """A model with weights large enough that every one of them matters."""
     config = parse_model({"kind": "transformer_lm", **SMALL, "depth": 2, **settings, "method": score})
-    model = LanguageModel(config, vocabulary_size)
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.normal_(0.5 if parameter.dim() == 1 else 0, 0.5, generator=generator)
-    return model.eval()
+    return randomise(LanguageModel(config, vocabulary_size)).eval()

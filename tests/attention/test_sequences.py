@@ -6,12 +6,14 @@ import pytest
 import torch
 from array_models import SCORE_SETTINGS, random
 from torch.autograd.graph import saved_tensors_hooks
+from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import idwbench
 from idwbench import SelfAttention
 from idwbench.attention import sequences
 from idwbench.attention.distances import distances_by_product
+from idwbench.attention.forward import apply_weighting
 from idwbench.attention.masks import Masks
 from idwbench.attention.sequences import MethodScore, SequenceAttention
 from idwbench.attention.weightings import WEIGHTINGS
@@ -25,6 +27,8 @@ CHUNKED += [("neg_dist", {"power": 1.0}), ("additive", {})]
 
 def make_layer(score, parameters, **arguments):
     torch.manual_seed(0)
+    if arguments.get("weighting") == "top_k":
+        arguments["k"] = 2
     return SelfAttention(E, H, score, batch_first=True, dtype=torch.float64, **arguments, **parameters)
 
 
@@ -33,22 +37,31 @@ def oracle(layer, inputs, mask, parameters):
     outputs, weights = [], []
     projected = torch.nn.functional.linear(inputs, layer.in_proj_weight, layer.in_proj_bias)
     for head, (q, k, v) in enumerate(zip(*(part.chunk(H, -1) for part in projected.chunk(3, -1)), strict=True)):
-        if layer.score == "additive":
+        if layer.weighting == "exact_match":  # which no two projections are
+            scores = torch.full((len(q), len(k)), -torch.inf, dtype=q.dtype)
+        elif layer.score == "additive":
             weight, vector = layer.pair_score.weight[head], layer.pair_score.vector[head]
             pairs = torch.cat(torch.broadcast_tensors(q[:, None], k[None]), -1) @ weight.mT
             scores = (pairs if parameters.get("form") == "linear" else pairs.tanh()) @ vector
         else:
             scores = idwbench.scores(q, k, layer.score, **parameters)
         scores = scores.masked_fill(mask, -torch.inf)
-        weights.append(scores.clamp(min=0) if layer.weighting == "relu" else scores.softmax(-1))
+        weights.append(apply_weighting(WEIGHTINGS[layer.weighting], layer.weighting_parameters, scores))
         outputs.append(weights[-1] @ v)
     return layer.out_proj(torch.cat(outputs, 1)), torch.stack(weights)
 
 
-@pytest.mark.parametrize(
-    ("score", "parameters", "weighting"), [*((*one, "softmax") for one in SETTINGS), ("scaled_dot", {}, "relu")]
-)
-def test_each_score_is_its_formula_with_every_mask(score, parameters, weighting):
+WEIGHTED = [
+    (score, parameters, weighting)
+    for score, parameters in (("scaled_dot", {}), ("idw", {"epsilon": 0.0}), ("additive", {}))
+    for weighting in sorted(WEIGHTINGS.keys() - {"softmax"})
+]
+
+
+@pytest.mark.parametrize(("score", "parameters", "weighting"), [*((*one, "softmax") for one in SETTINGS), *WEIGHTED])
+def test_each_score_and_weighting_is_its_formula_with_every_mask_and_in_chunks(
+    score, parameters, weighting, monkeypatch
+):
     layer, inputs = make_layer(score, parameters, weighting=weighting), random(N, L, E, seed=1)
     mask = (random(N, L, L, seed=2) > 0.5) & ~torch.eye(L, dtype=torch.bool)
     padding = torch.arange(L) >= torch.tensor([5, 4, 2])[:, None]
@@ -61,46 +74,33 @@ def test_each_score_is_its_formula_with_every_mask(score, parameters, weighting)
         (padding[:, None].expand(-1, L, -1), {"key_padding_mask": padding}),
         (padding_mask, {"attn_mask": padding_mask.repeat_interleave(H, 0)}),
     ):
-        outputs, weights = layer(inputs, average_attn_weights=False, **arguments)
-        without_weights, _ = layer(inputs, need_weights=False, **arguments)
+        found = [layer(inputs, average_attn_weights=False, **arguments)]
+        for budget in (2**20, 70, 1):
+            monkeypatch.setattr(sequences, "NUMBERS_AT_A_TIME", budget)
+            found.append(layer(inputs, need_weights=False, **arguments))
         for number in range(N):
             expected, of_heads = oracle(layer, inputs[number], excluded[number], parameters)
-            for found, wanted in ((outputs, expected), (without_weights, expected), (weights, of_heads)):
-                torch.testing.assert_close(found[number], wanted, rtol=1e-9, atol=1e-10)
+            for outputs, weights in found:
+                torch.testing.assert_close(outputs[number], expected, rtol=1e-9, atol=1e-10)
+                if weights is not None:
+                    torch.testing.assert_close(weights[number], of_heads, rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.parametrize(("score", "parameters"), SETTINGS)
-def test_the_gradient_is_that_of_finite_differences(score, parameters):
+@pytest.mark.parametrize(
+    ("score", "parameters", "budget"), [*((*one, 2**20) for one in SETTINGS), *((*one, 7) for one in CHUNKED)]
+)
+def test_the_gradient_is_that_of_finite_differences_also_in_chunks(score, parameters, budget, monkeypatch):
+    monkeypatch.setattr(sequences, "NUMBERS_AT_A_TIME", budget)
     layer = make_layer(score, parameters)
+    names, numbers = zip(*layer.named_parameters(), strict=True)
     given = random(1, 3, E, seed=3).requires_grad_(), random(3, 3, seed=4).requires_grad_()
     for need in (True, False):
 
-        def output(inputs, mask, need=need):
-            return layer(inputs, attn_mask=mask, need_weights=need)[0]
+        def output(inputs, mask, *numbers, need=need):
+            own = dict(zip(names, numbers, strict=True))
+            return functional_call(layer, own, (inputs,), {"attn_mask": mask, "need_weights": need})[0]
 
-        assert torch.autograd.gradcheck(output, given, fast_mode=True)
-
-
-def gradients(layer, inputs, **arguments):
-    inputs = inputs.clone().requires_grad_()
-    output, _ = layer(inputs, need_weights=False, **arguments)
-    layer.zero_grad()
-    (output * random(*output.shape, seed=7)).sum().backward()
-    return [output, inputs.grad, *(parameter.grad for parameter in layer.parameters())]
-
-
-@pytest.mark.parametrize(("score", "parameters", "budget"), [*((*setting, 70) for setting in CHUNKED), ("idw", {}, 1)])
-def test_chunks_change_neither_the_output_nor_its_gradients(score, parameters, budget, monkeypatch):
-    layer, inputs = make_layer(score, parameters), random(N, L, E, seed=1)
-    padding = torch.arange(L) >= torch.tensor([5, 4, 2])[:, None]
-    learned = random(L, L, seed=5).requires_grad_()
-    for arguments in ({}, {"is_causal": True, "key_padding_mask": padding}, {"attn_mask": learned}):
-        results = []
-        for numbers in (2**20, budget):
-            learned.grad = None
-            monkeypatch.setattr(sequences, "NUMBERS_AT_A_TIME", numbers)
-            results.append([*gradients(layer, inputs, **arguments), learned.grad])
-        torch.testing.assert_close(*results)
+        assert torch.autograd.gradcheck(output, (*given, *numbers), fast_mode=True)
 
 
 def test_dropout_of_a_chunk_is_the_same_in_the_backward_pass(monkeypatch):
@@ -182,36 +182,23 @@ def test_negative_squared_distances_by_augmentation_are_as_exact_as_by_differenc
     assert (by_differences - exact).abs().max() < bound
 
 
-@pytest.mark.parametrize(("score", "parameters"), [*CHUNKED, ("scaled_dot", {}), ("cosine", {}), ("neg_dist", {})])
-def test_a_query_without_keys_gets_nan_with_weights_and_zero_without(score, parameters, monkeypatch):
+@pytest.mark.parametrize(
+    ("score", "parameters", "weighting"),
+    [*((*one, "softmax") for one in (*CHUNKED, ("scaled_dot", {}), ("cosine", {}), ("neg_dist", {}))), *WEIGHTED],
+)
+def test_a_query_without_keys_gets_nan_with_weights_and_zero_without(score, parameters, weighting, monkeypatch):
     monkeypatch.setattr(sequences, "NUMBERS_AT_A_TIME", 1)
-    layer, inputs = make_layer(score, parameters), random(1, L, E).requires_grad_()
+    layer, inputs = make_layer(score, parameters, weighting=weighting), random(1, L, E).requires_grad_()
     mask = torch.zeros(L, L, dtype=torch.bool)
     mask[2] = True
     output, weights = layer(inputs, attn_mask=mask)
-    assert output[0, 2].isnan().all() and weights[0, 2].isnan().all()
+    assert weighting != "softmax" or (output[0, 2].isnan().all() and weights[0, 2].isnan().all())
     assert not output[0, [0, 1, 3, 4]].isnan().any()
     output, _ = layer(inputs, attn_mask=mask, need_weights=False)
     torch.testing.assert_close(output[0, 2], layer.out_proj.bias)
     with torch.autograd.set_detect_anomaly(True):  # no NaN on the way either
         layer(inputs, attn_mask=mask, need_weights=False)[0].sum().backward()
-    assert all(parameter.grad.isfinite().all() for parameter in (inputs, *layer.parameters()))
-
-
-@pytest.mark.parametrize(("score", "parameters"), [("scaled_dot", {}), ("idw", {"epsilon": 0.0}), ("additive", {})])
-@pytest.mark.parametrize("weighting", sorted(WEIGHTINGS))
-def test_each_weighting_has_its_function_with_masks_and_in_chunks(weighting, score, parameters, monkeypatch):
-    given = {**parameters, "k": 2} if weighting == "top_k" else parameters
-    layer, inputs = make_layer(score, given, weighting=weighting), random(N, L, E, seed=1)
-    output, weights = layer(inputs, is_causal=True, average_attn_weights=False)
-    assert weighting != "top_k" or ((weights > 0).sum(-1) == (torch.arange(L) + 1).clamp(max=2)).all()
-    assert not weights.triu(1).any()
-    mask = torch.zeros(L, L, dtype=torch.bool)
-    mask[2] = True
-    for numbers in (2**20, 1):
-        monkeypatch.setattr(sequences, "NUMBERS_AT_A_TIME", numbers)
-        torch.testing.assert_close(layer(inputs, is_causal=True, need_weights=False)[0], output)
-        assert not layer(inputs, attn_mask=mask, need_weights=False)[0].isnan().any()
+    assert all(one.grad is None or one.grad.isfinite().all() for one in (inputs, *layer.parameters()))
 
 
 # Distances from matrix products, against distances by differences in float64

@@ -1,13 +1,12 @@
 """Values with a slope: the answer is the sum over all differences x − k_j, and gradients are those of differences."""
 
-import numpy as np
 import pytest
 import torch
 from array_models import learned_tensors
 
 from idwbench.attention.forward import prototype_logits
 from idwbench.attention.scores import METHODS
-from idwbench.attention.slopes import SLOPE_ARRAYS, FlatSlopes, slope_terms
+from idwbench.attention.slopes import SLOPE_ARRAYS
 
 SHAPES = {"inputs": (5, 4), "keys": (3, 4), "values": (3, 2), "slope_inputs": (2, 3, 4), "slope_outputs": (2, 3, 2)}
 SOFTMAX = sorted(name for name, method in METHODS.items() if method.weighting == "softmax")
@@ -37,21 +36,6 @@ def test_an_answer_is_the_sum_over_differences_and_has_their_gradients(method):
     torch.testing.assert_close(logits(method, *arrays.values()), expected, rtol=1e-12, atol=1e-12)
     given = [array.requires_grad_() for array in arrays.values()]
     assert torch.autograd.gradcheck(lambda *tensors: logits(method, *tensors), given)
-
-
-def test_slopes_are_the_same_for_arrays_and_for_stacked_tensors():
-    arrays = drawn()
-    weights = torch.softmax(arrays["inputs"] @ arrays["keys"].T, -1)
-    given = weights, arrays["inputs"], arrays["keys"], *(arrays[name] for name in SLOPE_ARRAYS)
-
-    def terms(weights, inputs, keys, *slopes):
-        return slope_terms(weights, inputs, *FlatSlopes.of(dict(zip(SLOPE_ARRAYS, slopes, strict=True)), keys))
-
-    alone = terms(*given)
-    stacked = terms(*(torch.stack([array, 2 * array]) for array in given))
-    np.testing.assert_allclose(terms(*(array.numpy() for array in given)), alone, rtol=1e-12)
-    torch.testing.assert_close(stacked[0], alone)
-    assert FlatSlopes.of({}, arrays["keys"]) is None
 
 
 def test_a_slope_of_zero_changes_no_bit_of_an_answer():

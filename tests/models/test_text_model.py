@@ -1,6 +1,7 @@
 """Language models and networks that write sequences: their formulas, what they learn and write, and n-grams."""
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -270,48 +271,46 @@ def test_the_states_are_those_of_a_bidirectional_lstm_that_reads_each_source_alo
         )
 
 
-@pytest.mark.parametrize("weighting", ["softmax", "straight_through", "sparsemax"])
-@pytest.mark.parametrize("method", SCORES)
-def test_a_look_up_is_the_formula(method, weighting):
-    network = a_network(method, weighting=weighting)
+def looked_up(layer, states, table, method, weighting):
+    """Return weights (letters, table) and their sum of values."""
+    same = layer.in_proj_weight is not None
+    matrices = (
+        layer.in_proj_weight.chunk(3) if same else (layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight)
+    )
+    wanted, keys, values = (part @ matrix.T for part, matrix in zip((states, table, table), matrices, strict=True))
+    if method == "additive":
+        matrix, vector = layer.pair_score.weight[0], layer.pair_score.vector[0]
+        pairs = [[torch.cat([q, k]) for k in keys] for q in wanted]
+        scores = torch.stack([torch.stack([vector @ (matrix @ pair).tanh() for pair in line]) for line in pairs])
+    else:
+        scores = METHODS[method].score(wanted, keys, **METHODS[method].resolve({}))
+    weights = apply_weighting(WEIGHTINGS[weighting], {}, scores)
+    return weights, (weights @ values) @ layer.out_proj.weight.T
+
+
+LOOK_UPS = [*product(SCORES, ["softmax", "straight_through", "sparsemax"]), ("context_vector", None)]
+
+
+@pytest.mark.parametrize(("method", "weighting"), LOOK_UPS)
+def test_a_look_up_is_the_formula_and_one_context_vector_the_same_for_each_letter(method, weighting):
+    network = a_network(method, **({"weighting": weighting} if weighting else {}))
     logits, weights = network(SOURCE, TARGET)
     for row, (source, target) in enumerate(zip(SOURCE, TARGET, strict=True)):
         encoded = network.encode(source[None, source != PADDING])
         before = torch.cat([torch.ones(1, dtype=torch.int64), target[:-1]])[None]
         hidden = torch.tanh(network.start.weight @ encoded.last[0] + network.start.bias)[None, None]
         states = network.decoder(network.target_letters(before), (hidden, torch.zeros_like(hidden)))[0][0]
-        table, layer = encoded.states[0], network.look_up
-        same = layer.in_proj_weight is not None
-        matrices = (
-            layer.in_proj_weight.chunk(3) if same else (layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight)
-        )
-        wanted, keys, values = (part @ matrix.T for part, matrix in zip((states, table, table), matrices, strict=True))
-        if method == "additive":
-            matrix, vector = layer.pair_score.weight[0], layer.pair_score.vector[0]
-            pairs = [[torch.cat([q, k]) for k in keys] for q in wanted]
-            scores = torch.stack([torch.stack([vector @ (matrix @ pair).tanh() for pair in line]) for line in pairs])
+        context, table = encoded.last.expand(len(states), -1), encoded.states[0]
+        if weighting is None:
+            assert weights is None and network.look_up is None
         else:
-            scores = METHODS[method].score(wanted, keys, **METHODS[method].resolve({}))
-        expected = apply_weighting(WEIGHTINGS[weighting], {}, scores)
-        context = (expected @ values) @ layer.out_proj.weight.T
+            expected, context = looked_up(network.look_up, states, table, method, weighting)
+            torch.testing.assert_close(weights[row, :, : len(table)], expected)
+            assert not weights[row, :, len(table) :].any()
         mixed = (torch.cat([states, context], 1) @ network.mixed.weight.T + network.mixed.bias).tanh()
-        torch.testing.assert_close(weights[row, :, : len(table)], expected)
-        assert not weights[row, :, len(table) :].any()
         expected = mixed @ network.head.weight.T + network.head.bias
         torch.testing.assert_close(logits[row], expected)
         assert_gradients_are_equal([*network.parameters()], logits[row], expected)
-
-
-def test_one_context_vector_is_the_same_for_each_letter_and_has_no_weights():
-    network = a_network("context_vector")
-    logits, weights = network(SOURCE, TARGET)
-    assert weights is None and network.look_up is None
-    encoded = network.encode(SOURCE)
-    before = torch.cat([torch.ones(3, 1, dtype=torch.int64), TARGET[:, :-1]], 1)
-    states = network.decoder(network.target_letters(before), network.begin(encoded))[0]
-    mixed = network.mixed(torch.cat([states, encoded.last[:, None].expand(-1, 4, -1)], -1)).tanh()
-    torch.testing.assert_close(logits, network.head(mixed))
-    assert_gradients_are_equal([*network.parameters()], logits, network.head(mixed))
 
 
 @pytest.fixture(scope="module")

@@ -167,13 +167,6 @@ def test_a_mistake_gets_one_line_that_begins_with_its_place(kind, settings, mess
     assert not caught.value.location or caught.value.location[-1] in (*settings, "kind", "dataset")
 
 
-@pytest.mark.parametrize("kind", [{}, {"kind": "baseline", "method": "kmeans"}, {"kind": "network", "encoder": "mlp"}])
-def test_only_perceptrons_are_trained_on_one_data_set_after_the_other(kind):
-    assert run_config({"name": "joint", "of": OF}, **kind).dataset.name == "joint"
-    with pytest.raises(ConfigError, match=r"dataset: the kind .* does not train on one data set after the other"):
-        run_config({"name": "sequence", "of": OF}, **kind)
-
-
 def test_a_method_whose_parameter_is_called_like_a_setting_is_refused():
     register_method(replace(METHODS["cosine"], name="wide", parameters=(Parameter("width", 1.0),)))
     assert parse_model({"method": "wide", "prototypes": 3, "width": 2}).parameters == {"width": 2.0}
