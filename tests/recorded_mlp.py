@@ -60,3 +60,22 @@ def store_recorded(db, config=None):
     result = train_run(chosen, dataset, recording_folder=results.recording_folder)
     results.finish([result], dataset.sha256)
     return chosen
+
+
+def layers_of(recording, where=None, last_alone=False):
+    """Return weights and biases in float64 without the slots in a mask, in all layers or in the last one."""
+    layers, names = [], list(recording.layers)
+    for name, memory in recording.layers.items():
+        weight = memory.final.astype(np.float64)
+        if where is not None and (name == names[-1] or not last_alone):
+            keys = np.column_stack([memory.keys(slice(None)), np.ones(memory.slots)])[where].astype(np.float64)
+            weight = weight - memory.errors(slice(None))[where].astype(np.float64).T @ keys
+        layers.append(weight)
+    return layers
+
+
+def outputs(layers, inputs):
+    for number, weight in enumerate(layers):
+        inputs = np.maximum(inputs, 0) if number else inputs.astype(np.float64)
+        inputs = inputs @ weight[:, :-1].T + weight[:, -1]
+    return inputs

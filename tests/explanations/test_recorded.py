@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from case_tables import case_table
-from recorded_mlp import OF, PROTOCOL, load_made, made_parts, store_recorded
+from recorded_mlp import OF, PROTOCOL, layers_of, load_made, made_parts, outputs, store_recorded
 from scipy.special import softmax
 from texts import TEXT, lstm_run, text_dataset, text_file
 
@@ -56,23 +56,12 @@ def recording(recorded):
     return recorded[2]
 
 
-def slots_of(recording, name):
-    memory = recording.layers[name]
-    every = slice(0, memory.slots)
-    return memory.keys(every).astype(np.float64), memory.errors(every).astype(np.float64)
-
-
-def outputs(layers, inputs):
-    (first, first_bias), (second, second_bias) = layers
-    return np.maximum(inputs @ first.T + first_bias, 0) @ second.T + second_bias
-
-
 @pytest.mark.parametrize("place", [0, 1])
 def test_attention_totals_curves_and_contributions_are_those_of_single_slots(place, recording, explained):
     layer, memory = explained.layers[place], recording.layers[f"layer_{place}"]
     inputs, first = DATA.test.inputs[4].astype(np.float64), recording.layers["layer_0"]
     query = np.maximum(first.weight @ inputs + first.bias, 0) if place else inputs
-    attention = slots_of(recording, f"layer_{place}")[0] @ query + 1
+    attention = memory.keys(slice(None)).astype(np.float64) @ query + 1
     for label in range(3):
         of_class = attention[DATA.train.labels[recording.rows] == label]
         np.testing.assert_allclose(layer.totals[label], of_class.sum(), rtol=1e-5)
@@ -107,14 +96,9 @@ def test_the_answer_is_that_of_all_slots_and_a_mask_leaves_its_slots_out_of_ever
     explained = explains(top=1, mask=["task=fashion_mnist"])
     answer, effect = explained.answer, explained.effect
     where = DATA.train.tasks[recording.rows] == 1
-    layers = []
-    for name, memory in recording.layers.items():
-        keys, errors = slots_of(recording, name)
-        weight = memory.weight - errors[where].T @ keys[where]
-        layers.append((weight, memory.bias - errors[where].sum(0)))
+    full, layers = layers_of(recording), layers_of(recording, where)
     np.testing.assert_allclose(effect.answer.outputs, outputs(layers, DATA.test.inputs[4]), atol=1e-5)
     assert (effect.removed, effect.size) == (where.sum(), len(where))
-    full = [(memory.weight, memory.bias) for memory in recording.layers.values()]
     expected = outputs(full, DATA.test.inputs[4].astype(np.float64))
     np.testing.assert_allclose(answer.outputs, expected, atol=1e-5)
     np.testing.assert_allclose(answer.probabilities, softmax(expected), atol=1e-5)

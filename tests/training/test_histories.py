@@ -8,7 +8,7 @@ import torch
 from blob_data import make_dataset, make_regression
 from engine_runs import train_run
 from kinds import PROTOCOLS, prototypes_run
-from recorded_mlp import OF, PROTOCOL, SETTINGS, made_parts, store_recorded
+from recorded_mlp import OF, PROTOCOL, SETTINGS, layers_of, made_parts, outputs, store_recorded
 from scipy.special import softmax
 
 import idwbench
@@ -256,25 +256,6 @@ def measured(stored, **settings):
     config = study(**settings)
     assert config.required == stored[1]
     return train_run(config, DATA, results=stored[0]).metrics
-
-
-def layers_of(recording, where=None, last_alone=False):
-    """Return weights and biases in float64 without the slots in a mask, in all layers or in the last one."""
-    layers, names = [], list(recording.layers)
-    for name, memory in recording.layers.items():
-        weight = memory.final.astype(np.float64)
-        if where is not None and (name == names[-1] or not last_alone):
-            keys = np.column_stack([memory.keys(slice(None)), np.ones(memory.slots)])[where].astype(np.float64)
-            weight = weight - memory.errors(slice(None))[where].astype(np.float64).T @ keys
-        layers.append(weight)
-    return layers
-
-
-def outputs(layers, inputs):
-    for number, weight in enumerate(layers):
-        inputs = np.maximum(inputs, 0) if number else inputs.astype(np.float64)
-        inputs = inputs @ weight[:, :-1].T + weight[:, -1]
-    return inputs
 
 
 def arrays_as_layers(arrays):
