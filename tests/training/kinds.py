@@ -83,55 +83,46 @@ class Example(NamedTuple):
         return train_runs(configs or (own,), dataset, engine=self.engine, **options)
 
 
-def _fit(kind, **settings):
-    return Example(lambda folder: (run_config(images().config, kind=kind, seed=3, **settings), images()))
+def fit_run(**settings):
+    return run_config(images().config, seed=3, **settings)
 
 
-def _network(data=None, **settings):
-    return Example(lambda folder: (network_run(data or images(), **settings), data or images()))
-
-
-def _perceptron(**settings):
-    return Example(lambda folder: (mlp_run(**settings), two_parts()))
-
-
-def _text(make, **settings):
-    return Example(lambda folder: (make(text_file(folder), epochs=3, **settings), text_dataset(text_file(folder))))
-
-
-def _table(**settings):
-    config = table_run(data={"validation": 32}, **settings)
-    return Example(lambda folder: (config, load_dataset(config.dataset)))
-
-
-def _sequences(**settings):
-    data = {"name": "copying", "symbols": 3, "shortest": 2, "longest": 4, "longest_holdout": 6, "validation": 8}
-    sizes = {"train_size": 38, "test_size": 9, "holdout_size": 6}
+def sequences_run(**settings):
+    lengths = {"name": "copying", "symbols": 3, "shortest": 2, "longest": 4, "longest_holdout": 6}
+    data = {**lengths, "train_size": 38, "test_size": 9, "holdout_size": 6, "validation": 8}
     protocol = {"epochs": 3, "batch_size": 16, "learning_rate": 0.05}
-    config = run_config({**data, **sizes}, kind="sequence_to_sequence", embedding=3, width=6, **protocol, **settings)
-    return Example(lambda folder: (config, load_dataset(config.dataset)))
+    return run_config(data, kind="sequence_to_sequence", embedding=3, width=6, **protocol, **settings)
 
 
+TEXTS = {"transformer": text_run, "lstm": lstm_run}
+VALIDATED = partial(table_run, data={"validation": 32})
+# What makes a run of the table, and its data if they are not those that it names.
 MAKERS = {
-    "fit": _fit,
-    "network": _network,
-    "network with idw": partial(_network, **IDW_HEAD),
-    "network of numbers": partial(_network, make_regression(), **IDW_HEAD),
-    "perceptron": _perceptron,
-    "transformer": partial(_text, text_run),
-    "lstm": partial(_text, lstm_run),
-    "table": _table,
-    "learned table": partial(_table, **{**LEARNED, "epochs": 3}),
-    "sequences": _sequences,
+    "fit": (fit_run, images),
+    "network": (network_run, images),
+    "network with idw": (partial(network_run, **IDW_HEAD), images),
+    "network of numbers": (partial(network_run, make_regression(), **IDW_HEAD), make_regression),
+    "perceptron": (mlp_run, two_parts),
+    "table": (VALIDATED, None),
+    "learned table": (partial(VALIDATED, **{**LEARNED, "epochs": 3}), None),
+    "sequences": (sequences_run, None),
 }
 
 
 def _examples(part):
     """Return the examples of a part of the table by name."""
-    return {
-        name: MAKERS[row["made"]](**{setting: value for setting, value in row.items() if setting != "made"})
-        for name, row in EXAMPLES[part].items()
-    }
+
+    def example(made, **settings):
+        def load(folder):
+            if made in TEXTS:
+                return TEXTS[made](text_file(folder), epochs=3, **settings), text_dataset(text_file(folder))
+            make, data = MAKERS[made]
+            config = make(**settings)
+            return config, load_dataset(config.dataset) if data is None else data()
+
+        return Example(load)
+
+    return {name: example(**row) for name, row in EXAMPLES[part].items()}
 
 
 PROTOTYPES = {
