@@ -119,16 +119,11 @@ def test_deep_branches_begin_smaller_and_learned_numbers_as_no_change():
     assert added == {f"{place}.log_power": [0] * 4, f"{place}.log_temperature": [0] * 4}
 
 
-def test_a_head_of_prototypes_equals_the_formula_on_features_and_begins_at_those_of_training_inputs():
+def test_a_head_of_prototypes_begins_at_features_of_training_inputs():
     data, model = make_dataset(), {"encoder": "mlp", "width": 6, "head": "idw", "prototypes": 5}
     network = initial_network(parsed(**model, initialisation="samples"), data, np.random.default_rng(0))
-    features, weights = network.features(data.test.inputs).astype(np.float64), arrays(network)
-    attention = 1 / (1e-3 + ((features[:, None] - weights["head.keys"]) ** 2).sum(2))
-    expected = attention / attention.sum(1, keepdims=True) @ weights["head.values"]
-    np.testing.assert_allclose(network.outputs(data.test.inputs), expected, rtol=1e-4, atol=1e-5)
-    assert np.array_equal(network.predict(data.test.inputs), expected.argmax(1))
     features = network.features(data.train.inputs)
-    for key, value in zip(network.head.keys.detach().numpy(), weights["head.values"], strict=True):
+    for key, value in zip(*(part.detach().numpy() for part in (network.head.keys, network.head.values)), strict=True):
         row = int(np.flatnonzero((features == key).all(1))[0])
         assert np.array_equal(value, np.eye(3)[data.train.labels[row]])
     for way, is_mean in (("mean", True), ("kmeans", False), ("default", True)):
@@ -136,23 +131,27 @@ def test_a_head_of_prototypes_equals_the_formula_on_features_and_begins_at_those
         assert (other.keys.shape, bool((other.values == 0).all())) == ((5, 6), is_mean)
 
 
-def test_a_head_with_learned_numbers_equals_the_formula_and_compares_normalised_features():
+@pytest.mark.parametrize("learned", [{}, {"qk_norm": "rms", "learned_power": True, "learned_temperature": True}])
+def test_a_head_equals_the_formula_on_features_which_learned_numbers_normalise(learned):
     data, head = make_dataset(), {"encoder": "mlp", "width": 6, "head": "idw", "prototypes": 5}
-    learned = {"qk_norm": "rms", "learned_power": True, "learned_temperature": True}
     network = initial_network(parsed(**head, **learned), data, np.random.default_rng(0)).eval()
     weights = {name: array + 0.3 for name, array in arrays(network.head).items()}
     network.head.load_state_dict({name: torch.tensor(array) for name, array in weights.items()})
     features = network.features(data.test.inputs)
     compared = network.head.compared(features)
     for part, whole, scale in zip(compared, (features, weights["keys"]), ("query", "key"), strict=True):
-        rms = np.sqrt(np.mean(np.float64(whole) ** 2, 1, keepdims=True))
-        expected = np.divide(whole, rms, out=np.zeros(whole.shape), where=rms > 0) * weights[f"learned.{scale}_scale"]
+        expected = whole
+        if learned:
+            rms = np.sqrt(np.mean(np.float64(whole) ** 2, 1, keepdims=True))
+            expected = np.divide(whole, rms, out=np.zeros(whole.shape), where=rms > 0)
+            expected *= weights[f"learned.{scale}_scale"]
         np.testing.assert_allclose(part, expected, rtol=1e-5)
     distances = np.linalg.norm(np.float64(compared[0])[:, None] - compared[1], axis=2)
-    power = 2 * np.exp(weights["learned.log_power"])
-    scores = -np.log(1e-3 + distances**power) / np.exp(weights["learned.log_temperature"])
+    power, temperature = (np.exp(weights.get(f"learned.log_{name}", 0.0)) for name in ("power", "temperature"))
+    scores = -np.log(1e-3 + distances ** (2 * power)) / temperature
     expected = softmax(scores, 1) @ weights["values"]
     np.testing.assert_allclose(network.outputs(data.test.inputs), expected, rtol=1e-4, atol=1e-5)
+    assert np.array_equal(network.predict(data.test.inputs), expected.argmax(1))
     some = network.head.without(np.arange(5) < 2)
     np.testing.assert_allclose(some.outputs(features), softmax(scores[:, 2:], 1) @ weights["values"][2:], rtol=1e-4)
 

@@ -94,6 +94,7 @@ def test_keys_are_pinned_with_every_seed(key, dataset, settings):
         other, alone = run.with_seed(seed), run.model_copy(update={"seed": seed})
         assert other == alone
         assert other.run_key == other.run_key == alone.run_key == slow_key(alone)
+        assert {one.setting_key for one in (other, alone)} == {run.setting_key}
         assert other.with_seed(run.seed).run_key == run.run_key == key
 
 
@@ -127,7 +128,7 @@ def test_settings_that_were_added_are_left_out_at_their_default_and_count_otherw
         # A data set whose task is fixed has no other value.
         assert others or get_args(field.annotation) == (field.default,)
         for run in map(with_part, others):
-            assert run.run_key != with_part(default).run_key
+            assert run.run_key != with_part(default).run_key and run.setting_key != with_part(default).setting_key
             again = RunConfig.model_validate_json(run.model_dump_json())
             assert (again, again.run_key) == (run, run.run_key)
 
@@ -142,14 +143,6 @@ def test_a_copy_does_not_take_over_the_key_nor_a_run_the_place_of_a_file():
     assert dict(run) == dict(run_config("two_moons", seed=3))
     here, there = (run_config(CsvConfig(path=path, sha256="ab" * 32)) for path in ("a/x.csv", "b/y.csv"))
     assert here.run_key == there.run_key
-
-
-def test_runs_have_the_key_of_their_setting_in_common_whatever_their_seed():
-    first = run_config("two_moons", seed=3)
-    others = [first.with_seed(4), run_config("two_moons", seed=5), first.model_copy(update={"seed": 6})]
-    assert {run.setting_key for run in others} == {first.setting_key}
-    changed = [run_config("two_moons", power=3.0), run_config("two_moons", epochs=7), run_config("iris")]
-    assert len({run.setting_key for run in (first, *changed)}) == 4
 
 
 def test_a_curve_is_the_sequence_of_its_points():
