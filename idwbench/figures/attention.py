@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.image import AxesImage
+from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
 from idwbench.data.dataset import Dataset
@@ -19,12 +19,22 @@ from idwbench.explanations.explanation import CURVE_SIZE, ClassAttention, Explan
 from idwbench.explanations.memory import Outputs, Request, task_names
 from idwbench.figures.explanations import draw_class_bars, draw_class_curves, draw_query
 from idwbench.figures.runs import Selection, first_run, row_labels
-from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, new_page, seeds_label, style_axes, write
-from idwbench.figures.tiles import WRONG
+from idwbench.figures.style import (
+    INK,
+    PAPER,
+    QUIET,
+    RULE,
+    class_colour,
+    new_page,
+    seeds_label,
+    style_axes,
+    titled_parts,
+)
 from idwbench.report.frame import Row
 from idwbench.report.labels import count_label
 from idwbench.report.summaries import Section
 from idwbench.results.records import StoredRun
+from idwbench.runs.config import RunConfig
 from idwbench.runs.dataset_base import SequencePairsConfig
 from idwbench.runs.datasets import PartsConfig
 from idwbench.runs.kinds.mlp import MlpConfig
@@ -39,7 +49,7 @@ __all__ = [
 ]
 
 _WIDTH = 10.0  # inches
-_BLOCK, _SIDE = 3.4, 1.5  # inches: height of a block of attention by class, and width of its image
+_BLOCK, _SIDE = 3.4, 2.1  # inches: height of a block of attention by class, and width of its image
 _MAP = 2.75  # inches: height of a map of classes
 _ALIGNMENT = 2.35  # inches: of an alignment with its labels
 _MOST_PANELS, _MOST_SETTINGS, _MOST_COLUMNS = 4, 2, 4
@@ -96,9 +106,13 @@ def _explained(selection: Selection, run: StoredRun, top: int) -> Explanation:
     row = first_wrong_row(dataset, memory.outputs)
     request = Request(f"{run.config.dataset_label}:test:{row}", top=top, load=lambda config, folder: dataset)
     explained = explain_memory(memory, request)
-    parts = ", ".join(task_names(run.config))  # of the data: sequence (mnist, fashion_mnist)
-    label = f"{run.config.dataset_label} ({parts})" if parts else run.config.dataset_label
-    return replace(explained, model=f"{label} · {explained.model}")
+    return replace(explained, model=f"{_data_label(run.config)} · {explained.model}")
+
+
+def _data_label(config: RunConfig) -> str:
+    """Return ``sequence (mnist, fashion_mnist)``, or the name of data of one part."""
+    parts = ", ".join(task_names(config))
+    return f"{config.dataset_label} ({parts})" if parts else config.dataset_label
 
 
 def first_wrong_row(dataset: Dataset, outputs: Outputs) -> int:
@@ -118,11 +132,10 @@ def _draw_attention_by_class(panels: Sequence[Explanation], sources: Sequence[st
         "bold: the class that is answered"
     )
     figure, body = new_page(_WIDTH, len(panels) * _BLOCK, [note, *sources])
-    parts = body.subfigures(len(panels), 1, squeeze=False)
-    for part, explained in zip(parts[:, 0], panels, strict=True):
-        part.suptitle(explained.model, x=0.01, ha="left", fontsize=11, weight="bold", color=INK)
+    parts = titled_parts(body, [explained.model for explained in panels])
+    for part, explained in zip(parts, panels, strict=True):
         left, right = part.subfigures(1, 2, squeeze=False, width_ratios=(_SIDE, _WIDTH - _SIDE))[0]
-        _draw_answered_query(left.subplots(), explained)
+        draw_query(left, explained, nrows=2)
         grid = right.subplots(2, len(explained.layers), squeeze=False)
         for (above, below), layer in zip(grid.T, explained.layers, strict=True):
             shown: Sequence[ClassAttention | LayerAttention] = layer.tasks or (layer,)
@@ -134,19 +147,6 @@ def _draw_attention_by_class(panels: Sequence[Explanation], sources: Sequence[st
     return figure
 
 
-def _draw_answered_query(axes: Axes, explained: Explanation) -> None:
-    draw_query(axes, explained)
-    query, bottom = explained.query, axes.get_ylim()[0]
-    is_wrong = query.label != explained.answer.label
-    lines = [
-        (query.text, QUIET),
-        (f"target {explained.class_name(query.label)}", WRONG if is_wrong else INK),
-        (f"answer {explained.class_name(explained.answer.label)}", INK),
-    ]
-    for number, (text, colour) in enumerate(lines):
-        axes.text(0, bottom + 0.19 * number, text, va="top", fontsize=8.5, color=colour).set_in_layout(False)
-
-
 def attended_classes_figure(selection: Selection) -> Figure:
     """The share of the test inputs of each class whose largest total attention goes to each class of the training.
 
@@ -156,7 +156,11 @@ def attended_classes_figure(selection: Selection) -> Figure:
         ConfigError: no complete run of kind ``mlp`` on a joint or sequence data set has these numbers.
     """
     rows = [row for section in selection.sections(selection.of_kind("mlp")) for row in section.rows if row.n]
-    known = [(row, counts) for row in rows if (counts := _counts(selection, row))]
+    known = []
+    for row in (row for row in rows if isinstance(row.config.dataset, PartsConfig)):
+        stored = (selection.store.load_arrays(run.run_key).get(_ARRAY) for run in row.complete)
+        if counts := [one.astype(np.float64) for one in stored if one is not None]:
+            known.append((row, counts))
     if not known:
         hint = "run the sweep dual_parts, or train joint and sequence data sets again"
         raise ConfigError(f"no complete run on data of several parts has the array {_ARRAY}", hint=hint)
@@ -169,17 +173,10 @@ def attended_classes_figure(selection: Selection) -> Figure:
         f"{seeds_label({len(counts) for _, counts in shown})} together; grey: no such input"
     )
     figure, body = new_page(_WIDTH, len(shown) * (2 * _MAP + 0.75), [caption])
-    for part, (row, counts) in zip(body.subfigures(len(shown), 1, squeeze=False)[:, 0], shown, strict=True):
+    parts = titled_parts(body, [f"{_data_label(row.config)} · {row.model.parameters_label}" for row, _ in shown])
+    for part, (row, counts) in zip(parts, shown, strict=True):
         _draw_attended_classes(part, row, np.sum(counts, axis=0))
     return figure
-
-
-def _counts(selection: Selection, row: Row) -> list[NDArray[np.float64]]:
-    """Return the numbers of the test inputs of each seed, (2, layers, classes, classes); none without several parts."""
-    if not isinstance(row.config.dataset, PartsConfig):
-        return []
-    stored = [selection.store.load_arrays(run.run_key).get(_ARRAY) for run in row.complete]
-    return [one.astype(np.float64) for one in stored if one is not None]
 
 
 def _draw_attended_classes(part: SubFigure, row: Row, counts: NDArray[np.float64]) -> None:
@@ -188,8 +185,6 @@ def _draw_attended_classes(part: SubFigure, row: Row, counts: NDArray[np.float64
     assert isinstance(dataset, PartsConfig) and isinstance(model, MlpConfig)
     numbers = counts.sum(-1, keepdims=True)
     by_answers = np.divide(counts, numbers, out=np.full_like(counts, np.nan), where=numbers > 0)
-    title = f"{row.config.dataset_label} ({', '.join(dataset.of)}) · {model.parameters_label}"
-    part.suptitle(title, x=0.01, ha="left", fontsize=11, weight="bold", color=INK)
     grid = part.subplots(2, len(model.layer_names), squeeze=False)
     image = None
     for line, answers, shares in zip(grid, ("right", "wrong"), by_answers, strict=True):
@@ -197,8 +192,8 @@ def _draw_attended_classes(part: SubFigure, row: Row, counts: NDArray[np.float64
             image = _draw_map(axes, own, dataset.of)
             axes.set_title(f"{layer} · {answers} answers", fontsize=9.5, color=INK, loc="left")
     assert image is not None
-    bar = part.colorbar(image, ax=grid, shrink=0.5, aspect=28, pad=0.01, ticks=[0, 0.05, 0.2, 0.5, 1])
-    bar.ax.set_yticklabels(["0 %", "5 %", "20 %", "50 %", "100 %"])
+    bar = part.colorbar(image, ax=grid, shrink=0.5, aspect=28, pad=0.01, format=PercentFormatter(1, 0, " %"))
+    bar.set_ticks([0, 0.05, 0.2, 0.5, 1])
     bar.ax.tick_params(labelsize=7.5, colors=QUIET, length=2)
     bar.outline.set_visible(False)
 
@@ -216,12 +211,10 @@ def _draw_map(axes: Axes, shares: NDArray[np.float64], parts: Sequence[str]) -> 
     for place in range(1, len(parts)):
         axes.axhline(place * n_classes - 0.5, color=QUIET, linewidth=0.8)
         axes.axvline(place * n_classes - 0.5, color=QUIET, linewidth=0.8)
-    below: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "top"}
-    beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "center", "rotation": 90}
-    for place, name in enumerate(parts):
-        middle = place * n_classes + (n_classes - 1) / 2
-        write(axes, name, (middle, 0), (0, -11), fontsize=7, color=QUIET, **below)
-        write(axes, name, (0, middle), (-11, 0), fontsize=7, color=QUIET, **beside)
+    middles = np.arange(len(parts)) * n_classes + (n_classes - 1) / 2
+    axes.set_xticks(middles, parts, minor=True)
+    axes.set_yticks(middles, parts, minor=True, rotation=90, va="center")
+    axes.tick_params(which="minor", labelsize=7, colors=QUIET, length=0, pad=11)
     axes.spines[:].set(color=RULE)
     return image
 

@@ -9,13 +9,24 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from idwbench.explanations.explanation import CURVE_SIZE, Explanation, LayerAttention, MemoryItem, Plane
-from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, label_columns, new_page, style_axes, write
+from idwbench.figures.plane import draw_regions
+from idwbench.figures.style import (
+    INK,
+    PAPER,
+    QUIET,
+    RULE,
+    class_colour,
+    label_columns,
+    new_page,
+    style_axes,
+    titled_parts,
+    write,
+)
 from idwbench.figures.tiles import WRONG, Picture, Tile, TileGrid, Words, draw_tiles
 from idwbench.report.labels import cell_label
 
@@ -49,12 +60,14 @@ def draw_explanation(explained: Explanation) -> Figure:
     width, blocks = _blocks(explained)
     heights = [_ANSWER, *(_TITLE + height for height, _ in blocks)]
     figure, body = new_page(_WIDTH, sum(heights), _notes(explained))
-    parts = body.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
-    _draw_answer(parts[0], explained)
-    for part, layer, (_, draw) in zip(parts[1:], explained.layers, blocks, strict=True):
-        name = f"{layer.name} · " if explained.memory == "history of training" else ""
-        title = f"{name}{layer.size:,} {_NAMES[explained.memory]}"
-        part.suptitle(title, x=0.01, ha="left", fontsize=10.5, weight="bold", color=INK)
+    titles = [
+        (f"{layer.name} · " if explained.memory == "history of training" else "")
+        + f"{layer.size:,} {_NAMES[explained.memory]}"
+        for layer in explained.layers
+    ]
+    answer, *parts = titled_parts(body, [explained.model, *titles], heights)
+    _draw_answer(answer, explained)
+    for part, layer, (_, draw) in zip(parts, explained.layers, blocks, strict=True):
         left, right = part.subfigures(1, 2, squeeze=False, width_ratios=(width, _WIDTH - width))[0]
         draw(left.subplots())
         if explained.class_names:
@@ -81,24 +94,18 @@ def _blocks(explained: Explanation) -> tuple[float, list[tuple[float, Callable[[
 
 def _draw_map(explained: Explanation, layer: LayerAttention, plane: Plane, axes: Axes) -> None:
     """Draw the answers, the training rows, the input, and the entries, as large as their weight is."""
-    n_classes = plane.probabilities.shape[2]
-    surest = (plane.probabilities.max(2) - 1 / n_classes) / (1 - 1 / n_classes)
-    colours = np.array([to_rgb(class_colour(label)) for label in range(n_classes)])
-    strength = 0.4 * np.clip(surest, 0, 1)[:, :, None]
-    shades = 1 - strength * (1 - colours[plane.probabilities.argmax(2)])
-    axes.imshow(shades, extent=plane.extent, origin="lower", interpolation="bilinear", aspect="auto", zorder=0)
-    axes.scatter(
-        plane.points[:, 0], plane.points[:, 1], s=6, c=colours[plane.labels], alpha=0.5, linewidths=0, zorder=1
-    )
-    own, largest = explained.query.picture, max((abs(item.weight) for item in layer.items), default=0.0) or 1.0
+    draw_regions(axes, plane.probabilities, plane.extent)
+    colours = [class_colour(label) for label in range(plane.probabilities.shape[2])]
+    own_colours = [colours[label] for label in plane.labels.tolist()]
+    axes.scatter(plane.points[:, 0], plane.points[:, 1], s=6, c=own_colours, alpha=0.5, linewidths=0, zorder=1)
+    own = explained.query.picture
     for item in reversed(layer.items):
         x, y = item.picture
-        share = abs(item.weight) / largest
+        share = abs(item.weight / (layer.items[0].weight or 1.0))
         axes.plot([own[0], x], [own[1], y], color=QUIET, linewidth=0.4 + 1.6 * share, alpha=0.7, zorder=2)
-        colour = colours[0 if item.label is None else item.label]
-        axes.scatter([x], [y], s=18 + 70 * share, marker="D", color=[colour], edgecolors=INK, linewidths=0.8, zorder=3)
+        colour = colours[item.label or 0]
+        axes.scatter([x], [y], s=18 + 70 * share, marker="D", color=colour, edgecolors=INK, linewidths=0.8, zorder=3)
     axes.plot(*own, marker="*", markersize=13, color=INK, markeredgecolor=PAPER, zorder=4)
-    axes.set(xlim=plane.extent[:2], ylim=plane.extent[2:])
     _style(axes)
     axes.grid(False)
     names = ("", "") if explained.columns is None else explained.columns.names
@@ -112,20 +119,15 @@ def _draw_differences(explained: Explanation, layer: LayerAttention, axes: Axes)
     differences = [explained.differences(item) for item in layer.items]
     most = np.abs(np.array(differences)).max(0, initial=0.0) if differences else np.zeros(len(explained.columns))
     shown = np.sort(np.argsort(-most, kind="stable")[:_MOST_COLUMNS])
-    largest = max((abs(item.weight) for item in layer.items), default=0.0) or 1.0
     for item, apart in zip(reversed(layer.items), reversed(differences), strict=True):
         colour = QUIET if item.label is None else class_colour(item.label)
-        width = 0.5 + 3.0 * abs(item.weight) / largest
+        width = 0.5 + 3.0 * abs(item.weight / (layer.items[0].weight or 1.0))
         axes.plot(np.array(apart)[shown], color=colour, linewidth=width, marker=".", alpha=0.8)
     axes.axhline(0, color=INK, linewidth=1.2)
     _style(axes)
     names, own = explained.columns.names, explained.columns.texts(explained.query.picture)
     label_columns(axes, [f"{names[place]} {own[place]}" for place in shown.tolist()])
     axes.set_ylabel("less the input, in sd" if explained.spreads is not None else "less the input", fontsize=7.5)
-
-
-def _aspect(explained: Explanation) -> float:
-    return explained.image_shape[0] / explained.image_shape[1] if explained.image_shape else 0.8
 
 
 def _grid(explained: Explanation, layer: LayerAttention) -> TileGrid:
@@ -139,7 +141,7 @@ def _grid(explained: Explanation, layer: LayerAttention) -> TileGrid:
         first, *others = _item_lines(explained, item)
         words = (Words(first, colour or INK, size, bold=True), *(Words(other, size=size) for other in others))
         tiles.append(Tile((_picture(explained, item.picture, colour or RULE),), words))
-    return TileGrid(tiles, columns, _aspect(explained), line)
+    return TileGrid(tiles, columns, line)
 
 
 def _picture(explained: Explanation, pixels: NDArray[np.float64], frame: str) -> Picture:
@@ -167,16 +169,8 @@ def _notes(explained: Explanation) -> list[str]:
 
 
 def _draw_answer(part: SubFigure, explained: Explanation) -> None:
-    part.suptitle(explained.model, x=0.01, ha="left", fontsize=11.5, weight="bold", color=INK)
     left, right = part.subfigures(1, 2, squeeze=False, width_ratios=(_TILES, _WIDTH - _TILES))[0]
-    if explained.columns is None and explained.plane is None:
-        image, text = left.subplots(1, 2, width_ratios=(1.4, _TILES - 1.4))
-        draw_query(image, explained)
-    else:
-        text = left.subplots()
-    text.set_axis_off()
-    for number, (line, colour) in enumerate(_answer_lines(explained)):
-        write(text, line, (0, 1), (0, -17 * number), fontsize=9.5, color=colour, va="top").set_in_layout(False)
+    draw_query(left, explained, ncols=2, width_ratios=(1.4, _TILES - 1.4))
     if explained.answer.probabilities is None:
         return
     bars = right.subplots()
@@ -187,10 +181,17 @@ def _draw_answer(part: SubFigure, explained: Explanation) -> None:
     bars.set_title(title, fontsize=8.5, color=INK, loc="left")
 
 
-def draw_query(axes: Axes, explained: Explanation) -> None:
-    """Draw the input."""
-    tile = Tile((_picture(explained, explained.query.picture, INK),))
-    draw_tiles(axes, TileGrid([tile], 1, _aspect(explained)))
+def draw_query(part: SubFigure, explained: Explanation, **grid: Any) -> None:
+    """Draw the input, unless it is a row of a table, and in the other of two places of a grid the answer in words."""
+    if explained.columns is None and explained.plane is None:
+        image, text = part.subplots(**grid)
+        tile = Tile((_picture(explained, explained.query.picture, INK),))
+        draw_tiles(image, TileGrid([tile], 1))
+    else:
+        text = part.subplots()
+    text.set_axis_off()
+    for number, (line, colour) in enumerate(_answer_lines(explained)):
+        write(text, line, (0, 1), (0, -17 * number), fontsize=9, color=colour, va="top").set_in_layout(False)
 
 
 def _answer_lines(explained: Explanation) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError, IdwbenchError
 from idwbench.figures.runs import Model, Selection
-from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, draw_frame, fade, new_page, style_axes
+from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, draw_frame, new_page, style_axes, titled_parts
 from idwbench.figures.tiles import SCALE_CAPTION, Picture, Tile, TileGrid, Words, draw_tiles
 from idwbench.models.neighbours import nearest
 from idwbench.results.records import StoredRun
@@ -158,34 +158,48 @@ def _captions(moved: _Moved) -> list[str]:
 
 def _draw_images(moved: _Moved, attention: _Attention, title: str, captions: Sequence[str]) -> Figure:
     """Return a row for each key: the key, what moved it, its shares by epoch, and what a network attends to."""
-    assert moved.dataset.image_shape is not None
-    aspect = moved.dataset.image_shape[0] / moved.dataset.image_shape[1]
     groups = _groups(moved, attention)
-    n, sizes = len(moved.chosen), [len(rows[0]) if rows else _CURVE for rows in groups.values()]
+    n, sizes = len(moved.chosen), [_CURVE if grid is None else grid.columns for grid in groups.values()]
     width = _TILE * sum(1.1 * size + 0.3 for size in sizes) + 0.3
+    height = _TILE * max(grid.size[1] for grid in groups.values() if grid is not None)
     captions = ("the colour of a frame is the class", *captions, SCALE_CAPTION)
-    figure, body = new_page(width, n * _TILE * (aspect + 2 * _LINE + 0.2) + 0.9, captions)
-    body.suptitle(title, x=0.01, ha="left", fontsize=12.5, weight="bold", color=INK)
-    grid = body.add_gridspec(n, len(sizes), width_ratios=sizes, wspace=0.07)
-    for column, (heading, rows) in enumerate(groups.items()):
-        if rows:
-            first = body.add_subplot(grid[:, column])
-            draw_tiles(first, TileGrid([tile for row in rows for tile in row], len(rows[0]), aspect, _LINE))
+    figure, body = new_page(width, height + 0.9, captions)
+    (body,) = titled_parts(body, [title])
+    places = body.add_gridspec(n, len(sizes), width_ratios=sizes, wspace=0.07)
+    for column, (heading, grid) in enumerate(groups.items()):
+        if grid is not None:
+            first = body.add_subplot(places[:, column])
+            draw_tiles(first, grid)
             first.set_aspect("auto")  # so that the rows of all groups are at the same height
         else:
-            first, *others = (body.add_subplot(grid[place, column]) for place in range(n))
+            first, *others = (body.add_subplot(places[place, column]) for place in range(n))
             _draw_shares([first, *others], moved)
         first.set_title(heading, loc="left", fontsize=9, color=QUIET, linespacing=1.3, pad=6)
     return figure
 
 
-def _groups(moved: _Moved, attention: _Attention) -> dict[str, list[list[Tile]]]:
-    """Return the tiles of each key by the heading of their group; that of the shares by epoch has no tiles."""
-    dataset, chosen = moved.dataset, moved.chosen
-    groups = {
-        "key: class of its\nvalue, distance": [_key_tiles(moved, key) for key in chosen],
-        "moved it most towards its place:\nlabel and share": [_movers(moved, key, _TOWARDS) for key in chosen],
-        "moved it most the other way:\nlabel and share": [_movers(moved, key, _AGAINST, True) for key in chosen],
+def _groups(moved: _Moved, attention: _Attention) -> dict[str, TileGrid | None]:
+    """Return tiles with a row for each key by the heading of their group; the shares by epoch have none."""
+    dataset, history, chosen = moved.dataset, moved.history, moved.chosen
+    invert = dataset.scaling.invert if moved.model.has_points else np.asarray
+
+    def movers(key: int, most: int, *, against: bool) -> list[Tile]:
+        rows = history.top(key, most, against=against)
+        return [_sample(dataset, row, _percent(float(history.shares[row, key]))) for row in rows]
+
+    keys = [
+        [
+            _tile(dataset, invert(history.initial[key]), label, "initial"),
+            _tile(
+                dataset, invert(history.keys[key]), label, dataset.class_names[label], f"{history.distance[key]:.3g}"
+            ),
+        ]
+        for key, label in zip(chosen, history.classes[chosen].tolist(), strict=True)
+    ]
+    groups: dict[str, list[list[Tile]]] = {
+        "key: class of its\nvalue, distance": keys,
+        "moved it most towards its place:\nlabel and share": [movers(key, _TOWARDS, against=False) for key in chosen],
+        "moved it most the other way:\nlabel and share": [movers(key, _AGAINST, against=True) for key in chosen],
         "sum by epoch: own\nclass, others (dashed)": [],
         "nearest\ntest image": [[_sample(dataset, row, split="test")] for row in moved.typical],
     }
@@ -195,23 +209,10 @@ def _groups(moved: _Moved, attention: _Attention) -> dict[str, list[list[Tile]]]
             [_sample(attention.dataset, row, f"{own[row]:,.0f}".replace("-", "−")) for row in rows]
             for own, rows in zip(weights, largest, strict=True)
         ]
-    return groups
-
-
-def _key_tiles(moved: _Moved, key: int) -> list[Tile]:
-    """Return the initial and the learned key."""
-    history, dataset = moved.history, moved.dataset
-    invert = dataset.scaling.invert if moved.model.has_points else np.asarray
-    own = int(history.classes[key])
-    words = [dataset.class_names[own], f"{history.distance[key]:.3g}"]
-    initial = _tile(dataset, invert(history.initial[key]), own, ["initial"])
-    return [initial, _tile(dataset, invert(history.keys[key]), own, words)]
-
-
-def _movers(moved: _Moved, key: int, most: int, against: bool = False) -> list[Tile]:
-    """Return the training samples with the largest shares, or those that moved the key most the other way."""
-    rows, shares = moved.history.top(key, most, against=against), moved.history.shares[:, key]
-    return [_sample(moved.dataset, row, _percent(float(shares[row]))) for row in rows]
+    return {
+        heading: TileGrid([tile for row in rows for tile in row], len(rows[0]), _LINE) if rows else None
+        for heading, rows in groups.items()
+    }
 
 
 def _percent(share: float) -> str:
@@ -223,14 +224,14 @@ def _percent(share: float) -> str:
 def _sample(dataset: Dataset, row: int, text: str = "", split: str = "train") -> Tile:
     samples = dataset.splits[split]
     label = int(samples.labels[row])
-    return _tile(dataset, dataset.scaling.invert(samples.inputs[row]), label, [dataset.class_names[label], text])
+    return _tile(dataset, dataset.scaling.invert(samples.inputs[row]), label, dataset.class_names[label], text)
 
 
-def _tile(dataset: Dataset, pixels: Floats, label: int, lines: Sequence[str]) -> Tile:
+def _tile(dataset: Dataset, pixels: Floats, label: int, *lines: str) -> Tile:
     assert dataset.image_shape is not None
     size = 6.0 if max(map(len, dataset.class_names)) >= _LONG else 8.0
-    words = tuple(Words(line, size=size) for line in (*lines, "", "")[:2])
-    return Tile((Picture(pixels.reshape(dataset.image_shape), class_colour(label)),), words)
+    picture = Picture(pixels.reshape(dataset.image_shape), class_colour(label))
+    return Tile((picture,), tuple(Words(line, size=size) for line in lines))
 
 
 def _draw_shares(panels: Sequence[Axes], moved: _Moved) -> None:
@@ -269,7 +270,7 @@ def _draw_plane(moved: _Moved, attention: _Attention, title: str, captions: Sequ
     extent = np.ptp(np.concatenate([points, ends, starts, queries]), axis=0)
     height = 2.5 * float(extent[1] / extent[0]) + 0.3
     figure, body = new_page(2.6 * len(ends) + 0.3, len(headings) * height + 0.4, [*captions, _PLANE_CAPTION])
-    body.suptitle(title, x=0.01, ha="left", fontsize=11.5, weight="bold", color=INK)
+    (body,) = titled_parts(body, [title])
     grid = body.subplots(len(headings), len(ends), squeeze=False, sharex=True, sharey=True)
     for place, key in enumerate(moved.chosen):
         own = _percent(float(history.own_class_shares()[0][:, key].sum()))
@@ -292,7 +293,7 @@ def _draw_points(
     sizes = _LARGEST * np.abs(weights) / (np.abs(weights).max() or 1.0)
     for label in np.unique(labels):
         colour, here = class_colour(int(label)), labels == label
-        axes.scatter(points[here, 0], points[here, 1], s=_SMALLEST, color=[fade(colour, 0.35)], linewidths=0)
+        axes.scatter(points[here, 0], points[here, 1], s=_SMALLEST, color=colour, alpha=0.35, linewidths=0)
         for chosen, face in ((here & (weights > 0), colour), (here & (weights < 0), "none")):
             style: dict[str, Any] = {"facecolors": face, "edgecolors": colour, "linewidths": 0.8, "alpha": 0.75}
             axes.scatter(points[chosen, 0], points[chosen, 1], s=sizes[chosen], **style)

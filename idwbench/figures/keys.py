@@ -8,7 +8,7 @@ value is an image for each class: what around its key speaks for the class.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -23,7 +23,7 @@ from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
 from idwbench.figures.plane import legend_mark
 from idwbench.figures.runs import Keys, Model, Selection, best_rows, first_run, key_order, measured_label
-from idwbench.figures.style import INK, QUIET, RULE, class_colour, label_columns, new_page, style_axes
+from idwbench.figures.style import INK, QUIET, RULE, class_colour, label_columns, new_page, style_axes, titled_parts
 from idwbench.figures.tiles import SCALE_CAPTION, WRONG, Picture, Tile, TileGrid, Words, draw_tile_grids, scale_limit
 from idwbench.models.neighbours import active_pixels, mean_neighbour_distance, nearest, several_nearest
 from idwbench.report.frame import Row
@@ -46,10 +46,10 @@ _NOTE = (
 )
 _ACTIVE_NOTE = "the percentile is over the pixels that are not background in 5 % of the images"
 _NETWORK_NOTE = (
-    "above each column the class of the key's value; below it the training images whose features are nearest to "
-    "the key, nearest first; red frame: label and class differ; number: distance of the first image, in mean "
-    "distances of a training point to its nearest other one; of scaled_dot and cosine, whose keys are directions, the "
-    "images with the largest product or cosine, and the cosine of the first"
+    "a column for each key: the training images whose features are nearest to it, nearest first; red frame: label and "
+    "class differ; below them the class of the key's value, and the distance of the first image, in mean distances of "
+    "a training point to its nearest other one; of scaled_dot and cosine, whose keys are directions, the images with "
+    "the largest product or cosine, and the cosine of the first"
 )
 _COLUMNS_NOTE = (
     "left: prototypes in the colour of the class of their value; numbers in standard deviations from the mean, of "
@@ -123,27 +123,26 @@ def draw_keys(
 ) -> Figure:
     """Return a figure with one grid of keys for each panel, one above the other.
 
-    A tile for each key has its class below, and the groups of a class have a band in its colour; below the title stand
-    the classes that have no key. Each key has its own scale, symmetric about zero, by its numbers at the `active`
-    pixels (features,), since those that are background in all images are as the initialisation left them. `source` is
-    the last line of the caption: data set and protocol.
+    A tile for each key has a frame in the colour of its class, whose name stands below; below the title stand the
+    classes that have no key. Each key has its own scale, symmetric about zero, by its numbers at the `active` pixels
+    (features,), since those that are background in all images are as the initialisation left them. `source` is the
+    last line of the caption: data set and protocol.
     """
     grids = []
     for title, keys, values in panels:
-        columns = _n_columns(len(keys), is_dense=len(panels) > _MANY)
         labels = np.argmax(values, axis=1)
-        longest = max(len(class_names[label]) for label in labels)
-        width = 630 / columns  # points of a tile
+        # A few keys keep the size of tiles.
+        columns = min(20 if len(panels) > _MANY or len(keys) > 60 else 10, max(len(keys), 5))
+        longest, width = max(len(class_names[label]) for label in labels), 630 / columns  # letters; points of a tile
         size = float(np.clip(1.75 * width / longest, 4.0, min(10.0, 0.24 * width)))
-        tiles = []
-        for key in key_order(values):
-            own = np.asarray(keys[key], np.float64)
-            limit = scale_limit(own if active is None else own[active])
-            picture = Picture(own.reshape(image_shape), width=0.6, limit=limit)
-            name = Words(class_names[labels[key]], size=size)
-            tiles.append(Tile((picture,), (name,), band=class_colour(int(labels[key]))))
-        aspect, subtitle = image_shape[0] / image_shape[1], _missing_classes(labels, class_names)
-        grids.append(TileGrid(tiles, columns, aspect, 0.03 * max(10, columns), title, subtitle))
+        tiles = [
+            Tile(
+                (_key_picture(keys[key], image_shape, labels[key], active),),
+                (Words(class_names[labels[key]], size=size),),
+            )
+            for key in key_order(values)
+        ]
+        grids.append(TileGrid(tiles, columns, 0.03 * max(10, columns), title, _missing_classes(labels, class_names)))
     return draw_tile_grids(grids, [SCALE_CAPTION, *([] if active is None else [_ACTIVE_NOTE]), source])
 
 
@@ -157,12 +156,12 @@ def _missing_classes(labels: Indices, class_names: Sequence[str]) -> str:
     return f"classes without a key: {', '.join(missing)}"
 
 
-def _n_columns(n_tiles: int, *, is_dense: bool) -> int:
-    """Return the number of columns with the fewest empty places."""
-    if n_tiles <= 10:
-        return max(n_tiles, 5)  # a few keys keep the size of tiles
-    choices = range(14, 21) if is_dense or n_tiles > 60 else range(8, 13)
-    return min(choices, key=lambda columns: (-n_tiles % columns, -columns))
+def _key_picture(
+    pixels: NDArray[np.floating], shape: tuple[int, int], label: int, active: NDArray[np.bool_] | None
+) -> Picture:
+    """Return a key in a frame of the colour of its class, in the scale of its `active` pixels."""
+    own = np.asarray(pixels, np.float64)
+    return Picture(own.reshape(shape), class_colour(label), limit=scale_limit(own if active is None else own[active]))
 
 
 def keys_nearest_figure(selection: Selection) -> Figure:
@@ -190,16 +189,14 @@ def _keys_grid(model: Model, title: str, dataset: Dataset, columns: int) -> Tile
     tiles = []
     for key in key_order(model.values):
         own, label = int(classes[key]), int(dataset.train.labels[rows[key]])
-        pixels, limit = keys[key].reshape(_image_shape(dataset)), scale_limit(keys[key][active])
-        picture = Picture(pixels, class_colour(own), limit=limit)
+        picture = _key_picture(keys[key], _image_shape(dataset), own, active)
         words = [f"{names[own]} → {names[label]}"] if longest <= _SHORT else [f"{names[own]} →", names[label]]
         differs = own != label
         below = [Words(word, WRONG if differs else INK, size, differs) for word in words]
         below.append(Words(f"{distance[key]:#.3g}".rstrip("."), QUIET))
         tiles.append(Tile((picture, *_images(dataset, rows[[key]], own)), tuple(below)))
     subtitle = f"mean distance {distance.mean():.3g}, {_agreement(dataset, rows, classes)}"
-    height, width = _image_shape(dataset)
-    return TileGrid(tiles, columns, height / width, 0.021 * columns, title, subtitle, ("key", "nearest"))
+    return TileGrid(tiles, columns, 0.021 * columns, title, subtitle, ("key", "nearest"))
 
 
 def network_keys_figure(selection: Selection) -> Figure:
@@ -214,7 +211,8 @@ def network_keys_figure(selection: Selection) -> Figure:
     section, (complete,) = selection.on_first_data("network")
     dataset = selection.dataset(section.config.dataset)
     _image_shape(dataset)
-    shown = [row for row in complete if _has_images(row)]
+    heads = {*_PRODUCTS, *(name for name, method in METHODS.items() if method.has_points)}
+    shown = [row for row in complete if getattr(row.model, "head", "") in heads]
     others = ", ".join(dict.fromkeys(row.model.method for row in complete if row not in shown))
     if not shown:
         raise ConfigError(f"the heads of {others} have no keys that are points or directions")
@@ -227,16 +225,10 @@ def network_keys_figure(selection: Selection) -> Figure:
     return draw_tile_grids(grids, [_NETWORK_NOTE, constants], 2 if is_dense else 1)
 
 
-def _has_images(row: Row) -> bool:
-    """Return whether the keys of a head are points or directions in feature space."""
-    head = getattr(row.model, "head", "")
-    return head in _PRODUCTS or (head in METHODS and METHODS[head].has_points)
-
-
 def _network_grid(
     selection: Selection, row: Row, varying: Sequence[str], metric: str, dataset: Dataset, *, is_dense: bool
 ) -> TileGrid:
-    """Return a tile for each key, sorted by the class of its value: that class above its nearest training images."""
+    """Return a tile for each key, sorted by the class of its value: that class below its nearest training images."""
     from idwbench.models.networks import network_from_arrays
 
     run = first_run(row)
@@ -244,18 +236,17 @@ def _network_grid(
     arrays = selection.store.load_arrays(run.run_key)
     keys, values = (arrays[f"head.{name}"].astype(np.float32) for name in ("keys", "values"))
     features = network_from_arrays(run.config.model, dataset, arrays).features(dataset.train.inputs)
-    rows, near, words = _nearest_features(run.config.model.head, keys, features)
+    rows, near, nearness = _nearest_features(run.config.model.head, keys, features)
     classes, names = values.argmax(1), dataset.class_names
     size, small = (8.5 if max(map(len, names)) <= _SHORT else 5.0), 5.5 if is_dense else 7.0
     tiles = []
     for key in key_order(values):
         own = int(classes[key])
-        above, below = Words(names[own], class_colour(own), size, True), Words(f"{near[key]:.2g}", QUIET, small)
-        tiles.append(Tile(_images(dataset, rows[key], own), (below,), (above,)))
+        words = Words(names[own], class_colour(own), size, True), Words(f"{near[key]:.2g}", QUIET, small)
+        tiles.append(Tile(_images(dataset, rows[key], own), words))
     protocol = [setting_label(name, value) for name, value in row.config.protocol if name in varying]
     title = " · ".join([row.model.method, *protocol, measured_label(row, run, metric)])
-    height, width = _image_shape(dataset)
-    return TileGrid(tiles, 20, height / width, 0.45, title, f"{words}{_agreement(dataset, rows[:, 0], classes)}")
+    return TileGrid(tiles, 20, 0.45, title, f"{nearness}{_agreement(dataset, rows[:, 0], classes)}")
 
 
 def _nearest_features(head: str, keys: Keys, features: Keys) -> tuple[Indices, NDArray[np.floating], str]:
@@ -299,13 +290,17 @@ def columns_figure(selection: Selection) -> Figure:
         raise ConfigError(f"the figure needs a table of classes; {dataset_label(dataset.config)} is none")
     models = selection.first(selection.point_models(section), _MOST_MODELS, "other setting")
     columns, order = dataset.columns, _telling_features(dataset)
+    shown = sorted(order[:_MOST_COLUMNS])
     pair = [place for place in order if not columns.is_category[place]][:2]
     legend = [legend_mark("s", 8, name, color=class_colour(n)) for n, name in enumerate(dataset.class_names)]
     figure, body = new_page(_WIDTH, len(models) * _HEIGHT, [_COLUMNS_NOTE, section.title], legend)
-    for part, model in zip(body.subfigures(len(models), 1, squeeze=False)[:, 0], models, strict=True):
-        part.suptitle(model.title(section.metric), x=0.01, ha="left", fontsize=10.5, weight="bold", color=INK)
+    parts = titled_parts(body, [model.title(section.metric) for model in models])
+    for part, model in zip(parts, models, strict=True):
         left, right = part.subplots(1, 2, width_ratios=(_LINES_WIDTH, _WIDTH - _LINES_WIDTH))
-        _draw_prototypes(left, model, sorted(order[:_MOST_COLUMNS]), columns)
+        for key, label in zip(model.keys, model.values.argmax(1).tolist(), strict=True):
+            left.plot(key[shown], color=class_colour(label), linewidth=1.0, marker=".", markersize=4, alpha=0.8)
+        style_axes(left, label_size=7.5)
+        label_columns(left, [columns.features[place] for place in shown])
         if len(pair) == 2:
             _draw_pair(right, model, dataset, pair, columns)
         else:
@@ -321,13 +316,6 @@ def _telling_features(dataset: Dataset) -> list[int]:
         warnings.simplefilter("ignore", ConstantInputWarning)
         statistic = np.nan_to_num(f_oneway(*classes).statistic)
     return [int(place) for place in np.argsort(-statistic, kind="stable")]
-
-
-def _draw_prototypes(axes: Axes, model: Model, shown: Sequence[int], columns: Columns) -> None:
-    for key, label in zip(model.keys, model.values.argmax(1).tolist(), strict=True):
-        axes.plot(key[[*shown]], color=class_colour(label), linewidth=1.0, marker=".", markersize=4, alpha=0.8)
-    style_axes(axes, label_size=7.5)
-    label_columns(axes, [columns.features[place] for place in shown])
 
 
 def _draw_pair(axes: Axes, model: Model, dataset: Dataset, pair: Sequence[int], columns: Columns) -> None:
@@ -365,20 +353,14 @@ def slopes_figure(selection: Selection) -> Figure:
 
 def _slopes_grid(model: Model, title: str, dataset: Dataset) -> TileGrid:
     """Return a tile for each of the first keys, sorted by class, with the slope for each class below it."""
-    keys, slopes = dataset.scaling.invert(model.keys), _slopes(model.arrays)
+    keys = dataset.scaling.invert(model.keys)
+    slopes = np.einsum("rpf,rpo->pof", *(model.arrays[name] for name in SLOPE_ARRAYS))
+    slopes -= slopes.mean(1, keepdims=True)
     active, shape, tiles = active_pixels(dataset.train.inputs), _image_shape(dataset), []
     for key in key_order(model.values)[:_SLOPES]:
         own, label = slopes[key], int(model.values[key].argmax())
-        limit = scale_limit(own[:, active].ravel())
-        picture = Picture(keys[key].reshape(shape), class_colour(label), limit=scale_limit(keys[key][active]))
+        limit, picture = scale_limit(own[:, active].ravel()), _key_picture(keys[key], shape, label, active)
         rows = (Picture(row.reshape(shape), width=0.6, limit=limit) for row in own)
         tiles.append(Tile((picture, *rows), (Words(dataset.class_names[label], class_colour(label), 8.5, True),)))
     subtitle = f"the first {_SLOPES} of {len(keys)} keys" if len(keys) > _SLOPES else ""
-    return TileGrid(tiles, _SLOPES, shape[0] / shape[1], 0.25, title, subtitle, ("key", *dataset.class_names))
-
-
-def _slopes(arrays: Mapping[str, Keys]) -> Keys:
-    """Return A (prototypes, classes, features) with a mean of 0 over classes."""
-    inputs, outputs = (arrays[name] for name in SLOPE_ARRAYS)
-    slopes = np.einsum("rpo,rpf->pof", outputs, inputs)
-    return np.asarray(slopes - slopes.mean(1, keepdims=True), np.float32)
+    return TileGrid(tiles, _SLOPES, 0.25, title, subtitle, ("key", *dataset.class_names))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
 from idwbench.figures.lines import Axis, Look, draw_lines, place_looks
@@ -30,9 +29,8 @@ _EQUAL, _DIVIDED = "equal weights: log(items)", "theory, divided by d"
 _EXACT, _NOISY = "theory: d σ⁴ + 2 σ² ‖μ‖²", "theory: d σ_q² σ_k² + (σ_q² + σ_k²) ‖μ‖²"
 _LOOKS = {_EQUAL: Look(INK, ":"), _EXACT: Look(QUIET), _NOISY: Look(QUIET), _DIVIDED: Look(QUIET, "--")}
 
-Floats = NDArray[np.float64]
-# Numbers by label, for a model, dimensions and items.
-Theory = Callable[[LookupRuns, Floats, int], Mapping[str, Floats]]
+# Lines of a theory at places, which are rows of a table with a panel, x and the settings of the data.
+Theory = Callable[[pandas.DataFrame], list[pandas.DataFrame]]
 
 
 def recall_figure(selection: Selection) -> Figure:
@@ -43,18 +41,18 @@ def recall_figure(selection: Selection) -> Figure:
     Raises:
         ConfigError: no run on the data set lookup is complete.
     """
-    models = _softmax_first(lookup_runs(selection.runs))
-    sizes = pandas.Series([each.data for each in models for _ in each.runs]).value_counts(sort=False)
+    table = _measured(_softmax_first(lookup_runs(selection.runs)), "recall")
+    sizes = table.drop_duplicates(["panel", "label", "x", "items"]).panel.value_counts(sort=False)
     data = sizes.idxmax()
     selection.leave_out(*(name for name in sizes.index if name != data))
-    table = _measured([each for each in models if each.data == data], "recall")
+    table = table[table.panel == data]
     looks = place_looks(selection.first([*table.label.unique()], _MOST_LINES, "other model"))
-    dimensions = sorted(table.dimensions.unique())
+    dimensions = sorted(table.x.unique())
     shown = dimensions[:: -(-len(dimensions) // _MOST_PANELS)]
     omitted = ", ".join(str(d) for d in dimensions if d not in shown)
     selection.leave_out(f"dimensions {omitted}" if omitted else "")
-    table = table[table.label.isin(looks) & table.dimensions.isin(shown)].sort_values("dimensions", kind="stable")
-    table = table.assign(panel=table.dimensions.map("{} dimensions".format), x=table["items"] / table.dimensions)
+    table = table[table.label.isin(looks) & table.x.isin(shown)].sort_values("x", kind="stable")
+    table = table.assign(panel=table.x.map("{} dimensions".format), x=table["items"] / table.x)
     x, y = Axis("load: items / dimensions", base=2), Axis("recall in %", percent=True)
     return draw_lines(table, looks, x, y, [data], columns=_COLUMNS)
 
@@ -135,59 +133,44 @@ def _against_dimensions(
 ) -> Figure:
     """Return a panel for each other setting of data, at the most frequent number of items, with lines of a theory.
 
-    Args:
-        selection: What is left out is added to it.
-        chosen: The models.
-        metric: What is drawn at that number of items.
-        y: The axis of it.
-        theory: Its numbers for the first model of a panel.
-        points: Whether the metric is drawn as points.
-
     Raises:
-        ConfigError: no models.
+        ConfigError: no model, or none with the metric.
     """
-    if not chosen:
+    table = _measured(chosen, metric)
+    if table.empty:
         raise ConfigError(f"no run of a hash table has the metric '{metric}'")
-    sizes = pandas.Series([items for each in chosen for _, items in each.runs])
-    items = int(sizes.mode().max())
-    labels, data = (list(dict.fromkeys(getattr(each, name) for each in chosen)) for name in ("label", "data"))
+    items = int(table["items"].mode().max())
+    labels, data = table.label.unique(), table.panel.unique()
     looks = place_looks(labels[:_MOST_LINES], points=points)
-    tables = []
-    for name in data[:_MOST_PANELS]:
-        models = [each for each in chosen if each.data == name]
-        own = _measured(models, metric).rename(columns={"dimensions": "x"})
-        d = np.array(sorted({d for each in models for d, n in each.runs if n == items}), np.float64)
-        lines = (
-            pandas.DataFrame(theory(models[0], d, items), d).rename_axis("x").melt(var_name="label", ignore_index=False)
-        )
-        tables += [lines.reset_index().assign(panel=name)]
-        tables += [own[(own["items"] == items) & own.label.isin(looks)].assign(panel=name)]
     selection.leave_out(*labels[_MOST_LINES:], *data[_MOST_PANELS:])
-    selection.leave_out(f"other numbers of items than {items}" if sizes.nunique() > 1 else "")
-    x = Axis("dimensions d", base=2)
-    return draw_lines(pandas.concat(tables), {**_LOOKS, **looks}, x, y, [f"{items} items"], columns=_COLUMNS)
+    selection.leave_out(f"other numbers of items than {items}" if table["items"].nunique() > 1 else "")
+    table = table[(table["items"] == items) & table.label.isin(looks) & table.panel.isin(data[:_MOST_PANELS])]
+    places = table.drop_duplicates(["panel", "x"]).assign(seed=np.nan)
+    lines = pandas.concat([*theory(places), table])
+    return draw_lines(lines, {**_LOOKS, **looks}, Axis("dimensions d", base=2), y, [f"{items} items"], columns=_COLUMNS)
 
 
-def _uniform(model: LookupRuns, dimensions: Floats, items: int) -> dict[str, Floats]:
-    return {_EQUAL: np.full_like(dimensions, np.log(items))}
+def _uniform(places: pandas.DataFrame) -> list[pandas.DataFrame]:
+    return [places.assign(label=_EQUAL, value=np.log(places["items"]))]
 
 
-def _variance(model: LookupRuns, dimensions: Floats, items: int) -> dict[str, Floats]:
-    of_keys, mean = model.config.std**2, model.config.mean
-    of_queries = of_keys + model.config.noise**2
-    variance = dimensions * (of_queries * of_keys + (of_queries + of_keys) * mean**2)
-    return {_EXACT if model.config.noise == 0 else _NOISY: variance, _DIVIDED: variance / dimensions}
+def _variance(places: pandas.DataFrame) -> list[pandas.DataFrame]:
+    of_keys, of_queries = places["std"] ** 2, places["std"] ** 2 + places["noise"] ** 2
+    variance = places.x * (of_queries * of_keys + (of_queries + of_keys) * places["mean"] ** 2)
+    labels = places.noise.eq(0).map({True: _EXACT, False: _NOISY})
+    return [places.assign(label=labels, value=variance), places.assign(label=_DIVIDED, value=variance / places.x)]
 
 
 def _measured(models: Sequence[LookupRuns], metric: str) -> pandas.DataFrame:
-    """Return a metric of the models by dimensions, items and seed."""
+    """Return a metric of the models by data (panel), dimensions (x), items and seed, with settings of the data."""
     rows = [
-        (each.label, d, items, seed, value)
+        (each.data, each.label, d, items, seed, value, each.config.noise, each.config.mean, each.config.std)
         for each in models
         for d, items in each.runs
         for seed, value in each.values(metric, d, items).items()
     ]
-    return pandas.DataFrame(rows, columns=["label", "dimensions", "items", "seed", "value"])
+    columns = ["panel", "label", "x", "items", "seed", "value", "noise", "mean", "std"]
+    return pandas.DataFrame(rows, columns=columns)
 
 
 def _tables(selection: Selection) -> list[LookupRuns]:

@@ -138,14 +138,12 @@ class HeatMap:
     """One metric.
 
     Attributes:
-        percent: Whether numbers are shown times 100.
         cells: By power and epsilon ``mean``, ``std`` and ``n`` over seeds, NaN where there are too few, and a ``note``:
             the number of diverged runs, if any, or why there is no mean.
     """
 
     title: str
-    percent: bool
-    higher_is_better: bool
+    metric: str
     cells: pandas.DataFrame
 
     @property
@@ -159,10 +157,13 @@ class HeatMap:
         means = np.log(self.cells["mean"]) if self.is_logarithmic else self.cells["mean"]
         low, high = means.min(), means.max()
         share = (means - low) / (high - low) if high > low else means - low + 0.5
-        pairs = zip(self.cells["mean"], self.cells["std"], strict=True)
-        labels = [_number_label(mean, std, self.percent).partition(" ± ") for mean, std in pairs]
-        texts = {"text": [mean for mean, _, _ in labels], "spread": [f"{sign[1:]}{std}" for _, sign, std in labels]}
-        return self.cells.assign(brightness=share if self.higher_is_better else 1 - share, **texts)
+        factor, forms = (100, ("{:.1f}", "± {:.1f}")) if METRICS[self.metric].percent else (1, ("{:.3g}", "± {:.2g}"))
+        text, spread = (
+            ["" if math.isnan(number) else form.format(factor * number) for number in self.cells[name]]
+            for name, form in zip(("mean", "std"), forms, strict=True)
+        )
+        share = share if METRICS[self.metric].higher_is_better else 1 - share
+        return self.cells.assign(brightness=share, text=text, spread=spread)
 
 
 def power_epsilon_heatmap_figure(selection: Selection) -> Figure:
@@ -219,9 +220,8 @@ def _heat_map(rows: Mapping[Place, Row], split: str, name: str, title: str) -> H
         values = pandas.Series([run.metric(name, split) for run in row.complete], dtype=np.float64).dropna()
         note = _diverged(row) if len(values) else "not measured" if row.n else _diverged(row) or "no run"
         cells.append({"mean": values.mean(), "std": values.std(), "n": len(values), "note": note})
-    metric = METRICS[name]
     table = pandas.DataFrame(cells, pandas.MultiIndex.from_tuples(rows, names=("power", "epsilon")))
-    return HeatMap(title, metric.percent, metric.higher_is_better, table)
+    return HeatMap(title, name, table)
 
 
 def _draw_heat_maps(maps: Sequence[HeatMap], source: str = "") -> Figure:
@@ -272,20 +272,8 @@ def _draw_map(axes: Axes, one: HeatMap, places: pandas.MultiIndex, *, with_n: bo
     axes.set_xlabel("ε", fontsize=10, color=INK, labelpad=2)
     axes.set_ylabel("power p", fontsize=10, color=INK)
     axes.set_title(one.title, loc="left", fontsize=10.5, weight="bold", color=INK)
-    notes = ["lower is better"] * (not one.higher_is_better) + ["logarithmic colours"] * one.is_logarithmic
+    notes = ["lower is better"] * (not METRICS[one.metric].higher_is_better) + [
+        "logarithmic colours"
+    ] * one.is_logarithmic
     axes.set_title(", ".join(notes), loc="right", fontsize=8, color=QUIET)
     axes.spines[:].set_visible(False)
-
-
-def _number_label(mean: float, std: float, percent: bool) -> str:
-    """Return ``97.5 ± 1.2``; about three digits of the mean, and as many decimals of the standard deviation.
-
-    Without a standard deviation, NaN, it is the mean alone; without a mean an empty text.
-    """
-    numbers = [number * (100 if percent else 1) for number in (mean, std) if not math.isnan(number)]
-    largest = max(map(abs, numbers), default=0.0)
-    form = ".1f"
-    if not percent and largest:
-        magnitude = math.floor(math.log10(largest))
-        form = f".{max(2 - magnitude, 0) if magnitude >= 0 else 1 - magnitude}f" if -4 <= magnitude < 5 else ".1e"
-    return " ± ".join(f"{number:{form}}" for number in numbers)

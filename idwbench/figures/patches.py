@@ -178,7 +178,12 @@ def draw_patches(panels: Sequence[PatchPanel], dataset: Dataset, source: str = "
     columns = {count: count_label(count, "prototype") for count in sorted({count for _, count in places})}
     counts, what = {panel.n for panel in panels}, "accuracies in % before → after the patch"
     captions = [plane.accuracies_caption(counts, what, "the seeds that needed it, of "), source]
-    legend = _legend_handles(names)
+    *points, key, boundary = plane.legend_handles(names)
+    key.set_label("key")
+    boundary.set_label("P(class) = ½ after")
+    star = plane.legend_mark("*", 11, "patch", color=PAPER, markeredgecolor=INK, markeredgewidth=1.0)
+    before = Line2D([], [], color=QUIET, linewidth=0.9, linestyle="dashed", label="before")
+    legend = [*points, key, star, boundary, before]
     return plane.draw_plane_grid(places, rows, columns, _draw_panel, dataset, captions, legend, widest=3.6, title=0.44)
 
 
@@ -203,15 +208,6 @@ def draw_patch(axes: Axes, panel: PatchPanel) -> None:
     axes.scatter(*panel.point, s=190, color=class_colour(panel.label), **star)
 
 
-def _legend_handles(class_names: Sequence[str]) -> list[Line2D]:
-    *points, key, boundary = plane.legend_handles(class_names)
-    key.set_label("key")
-    boundary.set_label("P(class) = ½ after")
-    star = plane.legend_mark("*", 11, "patch", color=PAPER, markeredgecolor=INK, markeredgewidth=1.0)
-    before = Line2D([], [], color=QUIET, linewidth=0.9, linestyle="dashed", label="before")
-    return [*points, key, star, boundary, before]
-
-
 def patch_influence_figure(selection: Selection) -> Figure:
     """The change of class probabilities against the distance from a patch, and calibration after many patches.
 
@@ -222,7 +218,11 @@ def patch_influence_figure(selection: Selection) -> Figure:
     """
     related: dict[Setting, list[StoredRun]] = defaultdict(list)
     hint = "run the sweep paper_patches_two_moons or paper_patches_mnist"
-    for run in _alike_studies(selection, {"compare": False}, _but_setting, hint):
+    # All settings of a study but those that vary among related ones.
+    varying: Any = {"prototypes": True, "parameters": {"epsilon"}}
+    for run in _alike_studies(
+        selection, {"compare": False}, lambda model: model.model_dump_json(exclude=varying), hint
+    ):
         related[run.config.model.prototypes, float(run.config.model.parameters["epsilon"])].append(run)
     studies = dict(sorted(related.items()))
     default, shown, varied = _chosen_settings(studies)
@@ -262,11 +262,6 @@ def patch_influence_figure(selection: Selection) -> Figure:
         _ONE_AFTER_THE_OTHER: Axis("number of patches", base=10, ticks=ticks),
     }
     return draw_lines(table, looks, x, _AXES, [*_notes(arrays[default]), source], height=2.4)
-
-
-def _but_setting(model: ModelConfig) -> str:
-    """Return all settings of a study but those that vary among related ones."""
-    return model.model_dump_json(exclude={"prototypes": True, "parameters": {"epsilon"}})
 
 
 def _chosen_settings(studies: Related) -> tuple[Setting, list[Setting], str]:

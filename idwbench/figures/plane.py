@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap, to_hex
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
-from idwbench.figures.style import INK, PAPER, QUIET, class_colour, draw_frame, fade, new_page, seeds_label, write
+from idwbench.figures.style import INK, PAPER, QUIET, class_colour, draw_frame, new_page, seeds_label, write
 from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 
@@ -30,6 +30,7 @@ __all__ = [
     "draw_note",
     "draw_plane",
     "draw_plane_grid",
+    "draw_regions",
     "legend_handles",
     "legend_mark",
     "plane_extent",
@@ -39,9 +40,7 @@ __all__ = [
 GRID = 160  # points of the grid of predictions in each direction
 _MARGIN = 0.35  # around the data, in its own units
 _WIDTH, _TALLEST, _RIGHT = 10.0, 13.0, 0.1  # inches: of a figure, of its panels together, and right of them
-_BLUE, _ORANGE = class_colour(0), class_colour(1)
-_REGION_COLOURS = [to_hex(colour) for colour in (fade(_BLUE, 0.34), "#F8F8F6", fade(_ORANGE, 0.34))]
-_REGIONS = LinearSegmentedColormap.from_list("idwbench_regions", _REGION_COLOURS)
+_STRENGTH = 0.4  # of the colour of a class that is certain
 
 # x minimum, x maximum, y minimum, y maximum
 Extent = tuple[float, float, float, float]
@@ -149,17 +148,14 @@ def draw_plane_grid(
                 draw(axes, panels[row, column])
             else:
                 draw_empty(axes)
-        _label_row(places[0], rows[row])
+        beside = {"ha": "right", "linespacing": 1.35, "multialignment": "right"}
+        write(
+            places[0], rows[row].text, (0, 0.5), (-9, 0), fontsize=11, color=INK, weight="bold", va="bottom", **beside
+        )
+        write(places[0], rows[row].below, (0, 0.5), (-9, -2), fontsize=8.5, color=rows[row].colour, va="top", **beside)
     for text, axes in zip(columns.values(), grid[0], strict=True):
         write(axes, text, (0.5, 1), (0, 72 * title - 3), fontsize=11.5, color=INK, ha="center", weight="bold")
     return figure
-
-
-def _label_row(axes: Axes, label: RowLabel) -> None:
-    write(axes, label.text, (0, 0.5), (-9, 0), fontsize=11, color=INK, weight="bold", va="bottom", ha="right")
-    if label.below:
-        style = {"va": "top", "ha": "right", "linespacing": 1.35, "multialignment": "right"}
-        write(axes, label.below, (0, 0.5), (-9, -2), fontsize=8.5, color=label.colour, **style)
 
 
 def draw_plane(axes: Axes, picture: PlanePicture, *, test: bool = True, scale: float = 1.0) -> int:
@@ -174,10 +170,8 @@ def draw_plane(axes: Axes, picture: PlanePicture, *, test: bool = True, scale: f
         scale: Of the areas of points and keys.
     """
     dataset, extent = picture.dataset, plane_extent(picture.dataset)
-    style: dict[str, Any] = {"cmap": _REGIONS, "origin": "lower", "interpolation": "bilinear", "aspect": "auto"}
-    axes.imshow(np.asarray(picture.probability, np.float64), vmin=0, vmax=1, extent=extent, zorder=0, **style)
+    draw_regions(axes, np.stack([1 - picture.probability, picture.probability], axis=2), extent)
     draw_boundary(axes, picture)
-    axes.set(xlim=extent[:2], ylim=extent[2:])
     dots: dict[str, Any] = {"s": 7 * scale, "alpha": 0.55, "linewidths": 0, "zorder": 2}
     crosses: dict[str, Any] = {"s": 20 * scale, "marker": "x", "linewidths": 1.1, "zorder": 3}
     splits = [(dataset.train, dots), *([(dataset.test, crosses)] if test else [])]
@@ -187,6 +181,16 @@ def draw_plane(axes: Axes, picture: PlanePicture, *, test: bool = True, scale: f
             axes.scatter(here[:, 0], here[:, 1], color=class_colour(label), **marks)
     draw_frame(axes)
     return _draw_keys(axes, picture, extent, 62 * scale)
+
+
+def draw_regions(axes: Axes, probabilities: Floats, extent: Extent) -> None:
+    """Draw the most probable class of (n, n, classes) probabilities in its colour, the stronger the surer."""
+    n_classes = probabilities.shape[2]
+    sureness = np.clip((n_classes * probabilities.max(2, keepdims=True) - 1) / (n_classes - 1), 0, 1)
+    colours = np.array([to_rgb(class_colour(label)) for label in range(n_classes)])
+    shades = 1 - _STRENGTH * sureness * (1 - colours[probabilities.argmax(2)])
+    axes.imshow(shades, extent=extent, origin="lower", interpolation="bilinear", aspect="auto", zorder=0)
+    axes.set(xlim=extent[:2], ylim=extent[2:])
 
 
 def draw_boundary(axes: Axes, picture: PlanePicture, style: str = "solid") -> None:
@@ -239,8 +243,10 @@ def legend_mark(marker: str, size: float, label: str, **style: Any) -> Line2D:
 def legend_handles(class_names: Sequence[str], *, test: bool = True) -> list[Line2D]:
     """Return the marks of classes, points, keys and boundary."""
     handles = [
-        legend_mark("s", 9, f"class {class_names[0]}", color=fade(_BLUE, 0.8), markeredgewidth=0),
-        legend_mark("s", 9, f"class {class_names[1]}", color=fade(_ORANGE, 0.8), markeredgewidth=0),
+        *(
+            legend_mark("s", 9, f"class {name}", color=class_colour(label), alpha=0.8, markeredgewidth=0)
+            for label, name in enumerate(class_names)
+        ),
         legend_mark("o", 4, "training point", color=QUIET, markeredgewidth=0),
         legend_mark("x", 5.5, "test point", color=QUIET, markeredgewidth=1.2),
         legend_mark("D", 6.5, "key, in the class of its value", color=PAPER, markeredgecolor=INK, markeredgewidth=1.0),

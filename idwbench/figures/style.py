@@ -17,7 +17,6 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.registry import BackendFilter, backend_registry
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
@@ -40,7 +39,6 @@ __all__ = [
     "class_colour",
     "clean_text",
     "draw_frame",
-    "fade",
     "label_columns",
     "method_colour",
     "new_page",
@@ -100,12 +98,6 @@ def seeds_label(counts: Collection[int]) -> str:
 def class_colour(index: int) -> str:
     """Return the colour of a class; ten colours repeat."""
     return CLASS_COLOURS[index % len(CLASS_COLOURS)]
-
-
-def fade(colour: str, strength: float) -> tuple[float, float, float]:
-    """Return `colour` mixed with white, from strength 0 (white) to 1."""
-    red, green, blue = (1 - strength * (1 - part) for part in to_rgb(colour))
-    return (red, green, blue)
 
 
 def style_axes(axes: Axes, *, label_size: float = 8.5, has_grid: bool = True) -> None:
@@ -193,13 +185,10 @@ def clean_text(text: str) -> str:
 
 def check_figure_path(path: Path) -> None:
     """Raise `ConfigError` unless the suffix of `path` is .png, .svg or .pdf."""
-    suffix = path.suffix.lower()
-    if not suffix:
-        hint = f"expected {', '.join(FIGURE_SUFFIXES)}"
-        raise ConfigError("the file of a figure has no suffix", file=path, hint=hint)
-    if suffix not in FIGURE_SUFFIXES:
-        hint = did_you_mean(suffix, FIGURE_SUFFIXES)
-        raise ConfigError(f"cannot write a figure as '{suffix}'", file=path, hint=hint)
+    if (suffix := path.suffix.lower()) not in FIGURE_SUFFIXES:
+        problem = f"cannot write a figure as '{suffix}'" if suffix else "the file of a figure has no suffix"
+        hint = did_you_mean(suffix, FIGURE_SUFFIXES) if suffix else f"expected {', '.join(FIGURE_SUFFIXES)}"
+        raise ConfigError(problem, file=path, hint=hint)
 
 
 def render_figure(figure: Figure, suffix: str, dpi: float = 160) -> bytes:

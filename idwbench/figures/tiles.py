@@ -1,4 +1,4 @@
-"""The primitive of figures of images: tiles in rows and columns, with words above and below."""
+"""The primitive of figures of images: tiles in rows and columns, with words below."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SCALE_CAPTION = (
 # Positive numbers are dark, negative ones blue.
 KEY_COLOURS = LinearSegmentedColormap.from_list("idwbench_keys", ["#2B7BBA", PAPER, "#111418"])
 _GAP, _BETWEEN = 0.1, 0.05  # in tiles: between columns, and between the pictures of a tile
-_MOST_NUMBERS = 6
+_NUMBERS, _MOST_NUMBERS = 0.8, 6  # the height of the first numbers of an input in tiles, and how many they are
 _WIDTH, _TITLE = 10.0, 1100.0  # inches of a figure, and the letters of a title times their size that fit
 
 
@@ -67,12 +67,10 @@ class Words:
 
 @dataclass(frozen=True)
 class Tile:
-    """Pictures below each other, with words above and below them, and a band in a colour under the pictures."""
+    """Pictures below each other, with words below them."""
 
     pictures: tuple[Picture, ...]
     below: tuple[Words, ...] = ()
-    above: tuple[Words, ...] = ()
-    band: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,6 @@ class TileGrid:
     """Tiles in rows of `columns`, all with the same numbers of pictures and words; sizes are in widths of a tile.
 
     Attributes:
-        aspect: The height of a picture.
         line: The height of a line of words.
         subtitle: Words below the title.
         beside: Words left of each row, one for each picture of a tile.
@@ -88,17 +85,22 @@ class TileGrid:
 
     tiles: Sequence[Tile]
     columns: int
-    aspect: float
     line: float = 0.2
     title: str = ""
     subtitle: str = ""
     beside: tuple[str, ...] = ()
 
     @property
+    def aspect(self) -> float:
+        """The height of a picture."""
+        shape = next((picture.pixels.shape for tile in self.tiles for picture in tile.pictures), ())
+        return shape[0] / shape[1] if len(shape) == 2 else _NUMBERS
+
+    @property
     def row_height(self) -> float:
         """The height of a row with the gap below it."""
         pictures = max((len(tile.pictures) for tile in self.tiles), default=1)
-        words = max((len(tile.above) + len(tile.below) for tile in self.tiles), default=0)
+        words = max((len(tile.below) for tile in self.tiles), default=0)
         return pictures * self.aspect + (pictures - 1) * _BETWEEN + self.line * words + _GAP
 
     @property
@@ -131,39 +133,23 @@ def draw_tile_grids(grids: Sequence[TileGrid], caption: Sequence[str], columns: 
 
 
 def draw_tiles(axes: Axes, grid: TileGrid) -> None:
-    """Draw tiles without their title; the units of the axes are widths of a tile and y grows downwards.
-
-    Bands of one colour that stand beside each other are joined.
-    """
-    tiles, columns = grid.tiles, grid.columns
-    for place, tile in enumerate(tiles):
-        left, top = place % columns * (1 + _GAP), place // columns * grid.row_height
-        if left == 0:
-            for number, word in enumerate(grid.beside):
-                y = top + number * (grid.aspect + _BETWEEN) + 0.5 * grid.aspect
-                axes.text(-0.08, y, word, ha="right", va="center", fontsize=8.5, color=QUIET)
-        for words in tile.above:
-            _write(axes, words, left, top + grid.line / 2)
-            top += grid.line
+    """Draw tiles without their title; the units of the axes are widths of a tile and y grows downwards."""
+    for place, tile in enumerate(grid.tiles):
+        left, top = place % grid.columns * (1 + _GAP), place // grid.columns * grid.row_height
+        for number, word in enumerate(grid.beside if left == 0 else ()):
+            y = top + number * (grid.aspect + _BETWEEN) + 0.5 * grid.aspect
+            axes.text(-0.08, y, word, ha="right", va="center", fontsize=8.5, color=QUIET)
         for picture in tile.pictures:
             _draw_picture(axes, picture, left, top, grid.aspect)
             top += grid.aspect + _BETWEEN
-        if tile.band:
-            is_joined = (place + 1) % columns and [tile.band] == [other.band for other in tiles[place + 1 : place + 2]]
-            width = 1 + _GAP if is_joined else 1
-            axes.add_patch(Rectangle((left, top - 0.02), width, 0.035, color=tile.band, linewidth=0))
         for number, words in enumerate(tile.below):
-            _write(axes, words, left, top - _BETWEEN + grid.line * (number + 0.6))
+            style: dict[str, Any] = {"fontsize": words.size, "color": words.colour, "ha": "center", "va": "center"}
+            y = top - _BETWEEN + grid.line * (number + 0.6)
+            axes.text(left + 0.5, y, words.text, weight="bold" if words.bold else "normal", **style)
     width, height = grid.size
     axes.set(xlim=(-0.02, width + 0.02), ylim=(height, -0.02))
     axes.set_aspect("equal", anchor="NW")
     axes.set_axis_off()
-
-
-def _write(axes: Axes, words: Words, left: float, y: float) -> None:
-    weight = "bold" if words.bold else "normal"
-    place: dict[str, Any] = {"ha": "center", "va": "center"}
-    axes.text(left + 0.5, y, words.text, fontsize=words.size, color=words.colour, weight=weight, **place)
 
 
 def _draw_picture(axes: Axes, picture: Picture, left: float, top: float, aspect: float) -> None:

@@ -294,7 +294,7 @@ def test_each_cell_of_a_heat_map_has_mean_spread_and_number_or_why_it_has_none()
     first, second = ([text.get_text() for text in axes.texts] for axes in figure.axes)
     assert first[:3] == ["90.0", "n=1, 1 diverged", "2 diverged"]
     assert first[3:] == ["90.0", "±\u202f10.0, n=3", "85.0", "±\u202f7.1, n=2", "no run", "80.0", "n=1"]
-    assert second == ["2.00", "n=1, 1 diverged", "2 diverged", "not measured", "not measured", "no run", "not measured"]
+    assert second == ["2", "n=1, 1 diverged", "2 diverged", "not measured", "not measured", "no run", "not measured"]
     same = drawn("power_epsilon_heatmap", grid()).figure
     assert not any("n=" in text for text in words(same)) and any("over 2 seeds" in text for text in words(same))
     assert [tick.get_text() for tick in figure.axes[0].get_xticklabels()] == ["0", "0.1"]

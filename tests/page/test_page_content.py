@@ -97,7 +97,7 @@ def test_a_heat_map_has_a_cell_for_each_power_and_epsilon_which_says_why_it_has_
     mean, std = [0.95, None, None, None], [0.05, None, None, None]
     facts = {"mean": mean, "std": std, "n": [2, 0, 0, 0], "note": ["n=2", "not measured", "2 diverged", "no run"]}
     cells = pandas.DataFrame(facts, pandas.MultiIndex.from_product([(2.0, 8.0), (0.0, 0.1)]))
-    rows = rows_of(heat_map_chart(HeatMap("accuracy in %", True, True, cells)))
+    rows = rows_of(heat_map_chart(HeatMap("accuracy in %", "accuracy", cells)))
     assert [row["t"] for row in rows] == ["95.0", "not measured", "2 diverged", "no run"]
     assert [row["b"] for row in rows[1:]] == [None] * 3
 
