@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError, RecordingError
-from idwbench.explanations.explanation import CURVE_SIZE, ClassAttention, Explanation, LayerAttention
+from idwbench.explanations.explanation import Explanation
 from idwbench.explanations.memory import Outputs, Request, task_names
-from idwbench.figures.explanations import draw_class_bars, draw_class_curves, draw_query
+from idwbench.figures.explanations import draw_explanation
 from idwbench.figures.runs import Selection, first_run, row_labels
 from idwbench.figures.style import (
     INK,
@@ -49,11 +49,9 @@ __all__ = [
 ]
 
 _WIDTH = 10.0  # inches
-_BLOCK, _SIDE = 3.4, 2.1  # inches: height of a block of attention by class, and width of its image
 _MAP = 2.75  # inches: height of a map of classes
 _ALIGNMENT = 2.35  # inches: of an alignment with its labels
 _MOST_PANELS, _MOST_SETTINGS, _MOST_COLUMNS = 4, 2, 4
-_LINE_STYLES = ("-", ":")  # of the parts of the data
 _ARRAY = "attended_classes"
 _COLOURS = LinearSegmentedColormap.from_list("idwbench_shares", [PAPER, class_colour(0), INK])
 
@@ -66,10 +64,11 @@ def attention_by_class_figure(selection: Selection) -> Figure:
     Raises:
         ConfigError: no complete run of kind ``mlp`` on images has a recording.
     """
-    return _draw_attention_by_class(*collect_attention(selection))
+    panels, sources = collect_attention(selection)
+    return draw_explanation(*panels, sources=sources)
 
 
-def collect_attention(selection: Selection, top: int = 1) -> tuple[list[Explanation], list[str]]:
+def collect_attention(selection: Selection, top: int = 5) -> tuple[list[Explanation], list[str]]:
     """Return an explained answer to an image of each recorded network, and their data sets and protocols.
 
     An answer has the `top` training samples with the largest attention of each layer.
@@ -122,29 +121,6 @@ def first_wrong_row(dataset: Dataset, outputs: Outputs) -> int:
     if test.tasks is not None:
         wrong &= test.tasks == 0
     return int(np.argmax(wrong))
-
-
-def _draw_attention_by_class(panels: Sequence[Explanation], sources: Sequence[str]) -> Figure:
-    """Return a figure with a block for each answer: the image, and for each layer curves and totals by class."""
-    note = (
-        f"curves: the largest attentions of single slots of each class, at most {CURVE_SIZE}, in decreasing order; "
-        "bars: total attention of each class; those of two data sets side by side, the curves of the second dotted; "
-        "bold: the class that is answered"
-    )
-    figure, body = new_page(_WIDTH, len(panels) * _BLOCK, [note, *sources])
-    parts = titled_parts(body, [explained.model for explained in panels])
-    for part, explained in zip(parts, panels, strict=True):
-        left, right = part.subfigures(1, 2, squeeze=False, width_ratios=(_SIDE, _WIDTH - _SIDE))[0]
-        draw_query(left, explained, nrows=2)
-        grid = right.subplots(2, len(explained.layers), squeeze=False)
-        for (above, below), layer in zip(grid.T, explained.layers, strict=True):
-            shown: Sequence[ClassAttention | LayerAttention] = layer.tasks or (layer,)
-            for one, style in zip(shown, _LINE_STYLES, strict=False):
-                draw_class_curves(above, one.curves, style)
-            above.set_title(layer.name, fontsize=9.5, color=INK, loc="left")
-            totals, tasks = np.stack([one.totals for one in shown]), [one.task for one in layer.tasks]
-            draw_class_bars(below, totals, explained.class_names, explained.answer.label, tasks=tasks)
-    return figure
 
 
 def attended_classes_figure(selection: Selection) -> Figure:

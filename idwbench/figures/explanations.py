@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -30,9 +30,9 @@ from idwbench.figures.style import (
 from idwbench.figures.tiles import WRONG, Picture, Tile, TileGrid, Words, draw_tiles
 from idwbench.report.labels import cell_label
 
-__all__ = ["draw_class_bars", "draw_class_curves", "draw_explanation", "draw_query"]
+__all__ = ["draw_explanation"]
 
-_WIDTH, _TILES, _MANY_TILES = 10.0, 5.5, 6.4  # inches: of a figure, of tiles, and of those of one of several layers
+_WIDTH, _TILES, _TILE = 10.0, 5.5, 0.64  # inches: of a figure, of tiles, and of a tile of one of several layers
 _ANSWER, _TITLE = 2.1, 0.35  # inches: heights of the first block, and of titles
 _PANEL, _MANY_PANEL = 1.75, 1.35  # inches: heights of bars and curves, and of those of one of several layers
 _LINES, _COLUMNS, _MOST_COLUMNS = 2.4, 5.8, 30  # inches: height and width of lines over columns; columns at most
@@ -45,51 +45,69 @@ _MAP_NOTE = (
     "shades: the answer to all inputs of the plane, the stronger the surer; dots: training rows; star: the input; "
     "diamonds: entries, in the colour of their class and as large as their weight"
 )
+_LINE_STYLES = ("-", ":")  # of the parts of the data
 _FEW = 10  # number of entries up to which they are large
 _SHORT = 20  # letters of all names of classes up to which they stand upright
 _PATCH = re.compile(r"\(patch \d+\)$")
 _NAMES = {"prototypes": "prototypes", "training data": "training samples", "history of training": "slots"}
 
+# The title of a part of the figure, its height, and the function that draws it.
+Block = tuple[str, float, Callable[[SubFigure], None]]
 
-def draw_explanation(explained: Explanation) -> Figure:
-    """Return a figure with the input and the answer, and a block for each layer.
+
+def draw_explanation(*several: Explanation, sources: Sequence[str] = ()) -> Figure:
+    """Return a figure with the input and the answer of each explanation, and a block for each layer.
 
     A block has its entries with the largest weights, each with its class and weight below, the total weight of each
-    class as bars, and the largest weights of each class as curves.
+    class as bars, and the largest weights of each class as curves. `sources` are the last sentences below.
     """
-    width, blocks = _blocks(explained)
-    heights = [_ANSWER, *(_TITLE + height for height, _ in blocks)]
-    figure, body = new_page(_WIDTH, sum(heights), _notes(explained))
-    titles = [
-        (f"{layer.name} · " if explained.memory == "history of training" else "")
-        + f"{layer.size:,} {_NAMES[explained.memory]}"
-        for layer in explained.layers
-    ]
-    answer, *parts = titled_parts(body, [explained.model, *titles], heights)
-    _draw_answer(answer, explained)
-    for part, layer, (_, draw) in zip(parts, explained.layers, blocks, strict=True):
-        left, right = part.subfigures(1, 2, squeeze=False, width_ratios=(width, _WIDTH - width))[0]
-        draw(left.subplots())
-        if explained.class_names:
-            _draw_layer_totals(right, explained, layer)
+    titles, heights, draw = zip(*(block for explained in several for block in _blocks(explained)), strict=True)
+    figure, body = new_page(_WIDTH, sum(heights), [*_notes(several[0]), *sources])
+    for part, draw_block in zip(titled_parts(body, titles, heights), draw, strict=True):
+        draw_block(part)
     return figure
 
 
-def _blocks(explained: Explanation) -> tuple[float, list[tuple[float, Callable[[Axes], None]]]]:
-    """Return the width of entries, and for each layer their height and the function that draws them.
+def _blocks(explained: Explanation) -> Iterator[Block]:
+    """Yield the blocks of the answer and of each layer.
 
     Entries of a table are points of its plane, or lines over its columns; others are tiles.
     """
-    layers = explained.layers
-    if explained.plane is not None:
-        return _COLUMNS, [(_MAP, partial(_draw_map, explained, layer, explained.plane)) for layer in layers]
-    if explained.columns is not None:
-        return _COLUMNS, [(_LINES, partial(_draw_differences, explained, layer)) for layer in layers]
-    width, least = (_TILES, _PANEL) if len(layers) == 1 else (_MANY_TILES, _MANY_PANEL)
-    least = least if explained.class_names else 0.0
-    grids = [_grid(explained, layer) for layer in layers]
-    heights = [max(least, width * grid.size[1] / grid.size[0]) for grid in grids]
-    return width, [(height, partial(draw_tiles, grid=grid)) for height, grid in zip(heights, grids, strict=True)]
+    yield explained.model, _ANSWER, partial(_draw_answer, explained)
+    for layer in explained.layers:
+        width = _COLUMNS
+        if explained.plane is not None:
+            height, draw = _MAP, partial(_draw_map, explained, layer, explained.plane)
+        elif explained.columns is not None:
+            height, draw = _LINES, partial(_draw_differences, explained, layer)
+        else:
+            grid = _grid(explained, layer)
+            width, least = (_TILES, _PANEL) if len(explained.layers) == 1 else (_TILE * grid.columns, _MANY_PANEL)
+            height = max(least if explained.class_names else 0.0, width * grid.size[1] / grid.size[0])
+            draw = partial(draw_tiles, grid=grid)
+        name = f"{layer.name} · " if explained.memory == "history of training" else ""
+        title = f"{name}{layer.size:,} {_NAMES[explained.memory]}"
+        yield title, _TITLE + height, partial(_draw_layer, explained, layer, width, draw)
+
+
+def _draw_layer(
+    explained: Explanation, layer: LayerAttention, width: float, draw: Callable[[Axes], None], part: SubFigure
+) -> None:
+    """Draw entries, the total weights of the classes, and the largest weights of each; parts of the data are apart."""
+    left, right = part.subfigures(1, 2, squeeze=False, width_ratios=(width, _WIDTH - width))[0]
+    draw(left.subplots())
+    if not explained.class_names:
+        return
+    bars, curves = right.subplots(1, 2)
+    shown: Sequence[Any] = layer.tasks or (layer,)
+    totals, tasks = np.stack([one.totals for one in shown]), [one.task for one in layer.tasks]
+    _draw_class_bars(bars, totals, explained.class_names, explained.answer.label, tasks=tasks)
+    for one, style in zip(shown, _LINE_STYLES, strict=False):
+        _draw_class_curves(curves, one.curves, style)
+    for axes, word in ((bars, f"total {explained.weight_name}"), (curves, f"largest {explained.weight_name}s")):
+        axes.set_title(word, fontsize=8.5, color=INK, loc="left")
+        axes.set_box_aspect(0.35 if tasks else 0.6)
+        axes.set_anchor("N")
 
 
 def _draw_map(explained: Explanation, layer: LayerAttention, plane: Plane, axes: Axes) -> None:
@@ -134,7 +152,7 @@ def _grid(explained: Explanation, layer: LayerAttention) -> TileGrid:
     """Return a tile for each entry; a few are large, unless there are several layers."""
     columns, line, size = (5, 0.21, 8.0) if len(layer.items) <= _FEW else (8, 0.26, 6.0)
     if len(explained.layers) > 1:
-        columns, line, size = 10, 0.24, 5.5
+        columns, line, size = min(max(len(layer.items), 1), 10), 0.24, 5.5
     tiles = []
     for item in layer.items:
         colour = "" if item.label is None else class_colour(item.label)
@@ -165,33 +183,30 @@ def _notes(explained: Explanation) -> list[str]:
         below += "; a prototype in feature space is shown as its nearest training image"
     single = " of single slots" if explained.memory == "history of training" else ""
     curves = f"curves: the largest {word}s of each class{single}, at most {CURVE_SIZE}, in decreasing order"
-    return [table_note or below, f"bars: total {word} of each class; {curves}; bold: the class that is answered"]
+    bars = f"bars: total {word} of each class"
+    if any(layer.tasks for layer in explained.layers):
+        bars, curves = f"{bars}, those of two data sets side by side", f"{curves}, those of the second data set dotted"
+    return [table_note or below, f"{bars}; {curves}; bold: the class that is answered"]
 
 
-def _draw_answer(part: SubFigure, explained: Explanation) -> None:
+def _draw_answer(explained: Explanation, part: SubFigure) -> None:
     left, right = part.subfigures(1, 2, squeeze=False, width_ratios=(_TILES, _WIDTH - _TILES))[0]
-    draw_query(left, explained, ncols=2, width_ratios=(1.4, _TILES - 1.4))
+    if explained.columns is None and explained.plane is None:
+        image, text = left.subplots(1, 2, width_ratios=(1.4, _TILES - 1.4))
+        draw_tiles(image, TileGrid([Tile((_picture(explained, explained.query.picture, INK),))], 1))
+    else:
+        text = left.subplots()
+    text.set_axis_off()
+    for number, (line, colour) in enumerate(_answer_lines(explained)):
+        write(text, line, (0, 1), (0, -17 * number), fontsize=9.5, color=colour, va="top").set_in_layout(False)
     if explained.answer.probabilities is None:
         return
     bars = right.subplots()
     after = None if explained.effect is None else explained.effect.answer.probabilities
     names, marked = explained.class_names, explained.answer.label
-    draw_class_bars(bars, explained.answer.probabilities, names, marked, after=after)
+    _draw_class_bars(bars, explained.answer.probabilities, names, marked, after=after)
     title = "probability" if after is None else "probability: hollow before, filled after"
     bars.set_title(title, fontsize=8.5, color=INK, loc="left")
-
-
-def draw_query(part: SubFigure, explained: Explanation, **grid: Any) -> None:
-    """Draw the input, unless it is a row of a table, and in the other of two places of a grid the answer in words."""
-    if explained.columns is None and explained.plane is None:
-        image, text = part.subplots(**grid)
-        tile = Tile((_picture(explained, explained.query.picture, INK),))
-        draw_tiles(image, TileGrid([tile], 1))
-    else:
-        text = part.subplots()
-    text.set_axis_off()
-    for number, (line, colour) in enumerate(_answer_lines(explained)):
-        write(text, line, (0, 1), (0, -17 * number), fontsize=9, color=colour, va="top").set_in_layout(False)
 
 
 def _answer_lines(explained: Explanation) -> list[tuple[str, str]]:
@@ -209,17 +224,6 @@ def _answer_lines(explained: Explanation) -> list[tuple[str, str]]:
     return lines
 
 
-def _draw_layer_totals(part: SubFigure, explained: Explanation, layer: LayerAttention) -> None:
-    """Draw the total weights of the classes and the largest weights of each."""
-    bars, curves = part.subplots(1, 2)
-    draw_class_bars(bars, layer.totals, explained.class_names, explained.answer.label)
-    draw_class_curves(curves, layer.curves)
-    for axes, word in ((bars, f"total {explained.weight_name}"), (curves, f"largest {explained.weight_name}s")):
-        axes.set_title(word, fontsize=8.5, color=INK, loc="left")
-        axes.set_box_aspect(0.6)
-        axes.set_anchor("N")
-
-
 def _item_lines(explained: Explanation, item: MemoryItem) -> list[str]:
     """Return the lines below an entry: class or target, weight, and what depends on the memory."""
     name = explained.class_name(item.label)
@@ -235,7 +239,7 @@ def _item_lines(explained: Explanation, item: MemoryItem) -> list[str]:
     return [name, weight]
 
 
-def draw_class_bars(
+def _draw_class_bars(
     axes: Axes,
     heights: NDArray[np.floating],
     names: Sequence[str],
@@ -277,7 +281,7 @@ def draw_class_bars(
         write(axes, task, (middle, 0), (0, -14), fontsize=6.5, color=QUIET, **style)
 
 
-def draw_class_curves(axes: Axes, curves: Sequence[NDArray[np.floating]], style: str = "-") -> None:
+def _draw_class_curves(axes: Axes, curves: Sequence[NDArray[np.floating]], style: str = "-") -> None:
     """Draw for each class its largest attentions, (n,) in decreasing order, in its colour."""
     for label, curve in enumerate(curves):
         line: dict[str, Any] = {"color": class_colour(label), "linestyle": style, "linewidth": 1.2, "markersize": 2.5}

@@ -131,8 +131,8 @@ def test_attention_by_class_is_that_of_the_first_wrong_image_in_each_recorded_ne
     store = Results(tmp_path / "results.db")
     (store.recording_folder / other.run_key).rename(tmp_path / "elsewhere")
     figure, left_out = stored_drawing("attention_by_class", store, store.find_runs())
-    assert len(figure.axes) == 2 * (2 + 2 * 2)
-    assert words(figure).count("layer_1") == 2
+    assert len(figure.axes) == 2 * (3 + 2 * 3)
+    assert sum(word.startswith("layer_1 · ") for word in words(figure)) == 2
     assert words(figure).count("fashion_mnist") == words(figure).count("mnist") == 4  # below the bars of each layer
     bars = next(axes for axes in figure.axes if len(axes.patches) == 6)  # three classes of each of two parts
     assert len({patch.get_x() for patch in bars.patches}) == 6
