@@ -1,4 +1,4 @@
-"""Keys: as images, in feature space, and in the plane of two moons; heat maps of powers and epsilons."""
+"""Keys: as images, in feature space, over columns of a table, in the plane of two moons; heat maps of p and ε."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -6,10 +6,13 @@ from itertools import pairwise
 import matplotlib
 import numpy as np
 import pytest
+from made import ARRAYS as STORED
 from made import SCALING, assert_no_words_overlap, draw, draw_pairs, made_dataset, made_run, use_dataset, words
 from matplotlib.collections import PathCollection
 from matplotlib.patches import Rectangle
+from scipy.stats import f_oneway
 
+from idwbench.data.columns import Column, Columns
 from idwbench.errors import ConfigError
 from idwbench.figures.keys import draw_keys
 from idwbench.figures.plane import GRID, plane_extent, plane_picture
@@ -194,6 +197,37 @@ def test_keys_of_dot_products_have_the_images_with_the_largest_products_and_many
         np.testing.assert_allclose(shown, SCALING.invert(dataset.train.inputs[best]))
         assert float(texts(by_name[head])[1]) == pytest.approx(cosines[best], abs=6e-3)
     assert any("mean cosine" in text for text in words(figure))
+
+
+TREES = Columns((Column("height"), Column("width")))
+
+
+def test_prototypes_are_lines_over_the_columns_and_points_among_the_rows(monkeypatch):
+    dataset = use_dataset(monkeypatch, replace(made_dataset(), columns=TREES))
+    made = [made_run(run_config("two_moons", prototypes=3, method=method)) for method in ("idw", "cosine")]
+    figure, left_out = draw("columns", made)
+    assert left_out == ("not drawn: cosine, whose keys are directions, not points",)
+    lines, points = figure.axes
+    np.testing.assert_allclose([line.get_ydata() for line in lines.lines], STORED["keys"])
+    assert [line.get_color() for line in lines.lines] == [class_colour(label) for label in (0, 1, 1)]
+    assert [label.get_text() for label in lines.get_xticklabels()] == ["height", "width"]
+    inputs, labels = dataset.train.inputs, dataset.train.labels
+    order = np.argsort(-f_oneway(inputs[labels == 0], inputs[labels == 1]).statistic)
+    rows, keys = (marks.get_offsets() for marks in points.collections)
+    np.testing.assert_allclose(rows, dataset.scaling.invert(dataset.train.inputs)[:, order])
+    np.testing.assert_allclose(keys, dataset.scaling.invert(STORED["keys"])[:, order])
+    assert (points.get_xlabel(), points.get_ylabel()) == tuple(TREES.names[place] for place in order)
+    assert_no_words_overlap(figure)
+    with pytest.raises(ConfigError, match="the keys of cosine are directions"):
+        draw("columns", made[1:])
+
+
+def test_a_table_without_two_columns_of_numbers_has_lines_alone(monkeypatch):
+    use_dataset(monkeypatch, replace(made_dataset(), columns=Columns((Column("kind", ("elm", "oak")),))))
+    figure, _ = draw("columns", [made_run(run_config("two_moons", prototypes=3))])
+    lines, points = figure.axes
+    assert [label.get_text() for label in lines.get_xticklabels()] == ["kind=elm", "kind=oak"]
+    assert not points.axison and not points.collections
 
 
 KEYS = np.array([[-0.6, 0.1], [9.0, 9.0]], np.float32)

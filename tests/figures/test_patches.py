@@ -143,16 +143,6 @@ def test_influence_is_the_median_over_seeds_and_sizes_of_eta_have_their_own_line
     assert any("median over 3 seeds" in text for text in words(figure))
 
 
-def test_a_bin_is_drawn_if_half_of_the_seeds_have_points_and_a_lone_one_has_its_spread():
-    rows = [[0.2, np.nan, np.nan], [0.4, 0.1, np.nan], [0.3, np.nan, 0.1], [0.3, 0.3, np.nan]]
-    figure = drawn([study(seed) for seed in range(4)], [arrays_of(row) for row in rows]).figure
-    np.testing.assert_allclose(lines(figure.axes[0])[class_colour(0)], [0.3, 0.2, np.nan])
-    alone = [arrays_of([first, np.nan, np.nan]) for first in (0.1, 0.2, 0.4)]
-    figure = drawn([study(seed) for seed in range(3)], alone).figure
-    segments = figure.axes[0].collections[1].get_segments()  # type: ignore[attr-defined]
-    np.testing.assert_allclose([segment[:, 1] for segment in segments], [[0.15, 0.3]])
-
-
 def test_the_calibration_error_is_the_mean_over_the_seeds_with_that_many_patches():
     arrays = [arrays_of([0.1] * 3), arrays_of([0.1] * 3, (0, 1, 5, 20), 0.3), arrays_of([0.1] * 3, (0, 1, 5))]
     figure = drawn([study(seed) for seed in range(3)], arrays).figure

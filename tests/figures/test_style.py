@@ -156,6 +156,14 @@ def test_a_line_is_the_mean_of_the_seeds_with_a_band_within_their_range_where_th
     assert not drawn(line(values=VALUES[:1])).collections
 
 
+def test_a_median_is_drawn_where_half_of_the_seeds_have_a_value_and_a_lone_one_has_its_quartiles():
+    y, nan = Axis("", centre="median"), np.nan
+    axes = drawn(line(values=np.array([[0.2, nan, nan], [0.4, 0.1, nan], [0.3, nan, 0.1], [0.3, 0.3, nan]])), y=y)
+    np.testing.assert_allclose(axes.lines[0].get_ydata(), [0.3, 0.2, nan])
+    alone = drawn(line(values=np.array([[0.1, nan], [0.2, nan], [0.4, nan]])), y=y)
+    np.testing.assert_allclose([bar[:, 1] for bar in alone.collections[1].get_segments()], [[0.15, 0.3]])
+
+
 def test_bars_of_geometric_means_are_those_of_the_logarithms_and_positive_values_have_a_logarithmic_axis():
     y = Axis("", centre="geometric mean")
     (bars,) = drawn(line(values=np.array([[1.0], [100.0]])), y=y, marker="o").containers
