@@ -50,7 +50,7 @@ def moons_figure(selection: Selection) -> Figure:
     configs = [model.row.model for model in models]
     labels = parameters_labels(configs)
     places = [((config.method, label), config.prototypes) for config, label in zip(configs, labels, strict=True)]
-    rows = {row: plane.RowLabel(row[0], row[1].replace(", ", "\n")) for row, _ in places}
+    rows = {row: (row[0], row[1].replace(", ", "\n"), QUIET) for row, _ in places}
     columns = {n: count_label(n, "prototype") for n in sorted({n for _, n in places})}
 
     def draw(axes: Axes, model: Model) -> None:
@@ -92,7 +92,7 @@ def power_epsilon_figure(selection: Selection) -> Figure:
         notes = filter(None, (_diverged(row), f"{outside} outside" if outside else ""))
         plane.draw_note(axes, ", ".join(notes), size=6.5)
 
-    rows = {power: plane.RowLabel(f"p = {power:g}") for power, _ in grid}
+    rows = {power: (f"p = {power:g}", "", QUIET) for power, _ in grid}
     columns = {epsilon: f"ε = {epsilon:g}" for epsilon in sorted({epsilon for _, epsilon in grid})}
     counts = {row.statistics["test"].n for row in grid.values() if "test" in row.statistics}
     caption = plane.accuracies_caption(counts, "above each panel: test accuracy in %")

@@ -174,7 +174,7 @@ def draw_patches(panels: Sequence[PatchPanel], dataset: Dataset, source: str = "
     names, rows = dataset.class_names, {}
     for x, y, label in dict.fromkeys(case for case, _ in places):
         words = f"→ class{' ' if len(names[label]) < 7 else chr(10)}{names[label]}"
-        rows[x, y, label] = plane.RowLabel(f"({x:g}, {y:g})".replace("-", "−"), words, class_colour(label))
+        rows[x, y, label] = f"({x:g}, {y:g})".replace("-", "−"), words, class_colour(label)
     columns = {count: count_label(count, "prototype") for count in sorted({count for _, count in places})}
     counts, what = {panel.n for panel in panels}, "accuracies in % before → after the patch"
     captions = [plane.accuracies_caption(counts, what, "the seeds that needed it, of "), source]

@@ -23,7 +23,6 @@ from idwbench.runs.kinds.prototypes import PrototypesConfig
 __all__ = [
     "Extent",
     "PlanePicture",
-    "RowLabel",
     "accuracies_caption",
     "draw_boundary",
     "draw_empty",
@@ -46,15 +45,7 @@ _STRENGTH = 0.4  # of the colour of a class that is certain
 Extent = tuple[float, float, float, float]
 Floats = NDArray[np.floating]
 Panel = TypeVar("Panel")
-
-
-@dataclass(frozen=True)
-class RowLabel:
-    """The label of a row of panels, and lines `below` it."""
-
-    text: str
-    below: str = ""
-    colour: str = QUIET
+RowLabel = tuple[str, str, str]  # words, lines below them, and their colour
 
 
 @dataclass(frozen=True)
@@ -129,8 +120,8 @@ def draw_plane_grid(
         widest: The largest width of a panel, in inches.
         title: The height above each, for what `draw` writes there.
     """
-    below = [line for row in rows.values() for line in row.below.split("\n")]
-    margin = 0.3 + max(0.1 * max(len(row.text) for row in rows.values()), 0.072 * max(map(len, below)))
+    letters = [(len(words), max(map(len, below.split("\n")))) for words, below, _ in rows.values()]
+    margin = 0.3 + max(max(0.1 * words, 0.072 * below) for words, below in letters)
     left, right, bottom, top = plane_extent(dataset)
     ratio = (top - bottom) / (right - left)
     tallest = (_TALLEST - 0.3) / len(rows) - title
@@ -149,10 +140,9 @@ def draw_plane_grid(
             else:
                 draw_empty(axes)
         beside = {"ha": "right", "linespacing": 1.35, "multialignment": "right"}
-        write(
-            places[0], rows[row].text, (0, 0.5), (-9, 0), fontsize=11, color=INK, weight="bold", va="bottom", **beside
-        )
-        write(places[0], rows[row].below, (0, 0.5), (-9, -2), fontsize=8.5, color=rows[row].colour, va="top", **beside)
+        words, below, colour = rows[row]
+        write(places[0], words, (0, 0.5), (-9, 0), fontsize=11, color=INK, weight="bold", va="bottom", **beside)
+        write(places[0], below, (0, 0.5), (-9, -2), fontsize=8.5, color=colour, va="top", **beside)
     for text, axes in zip(columns.values(), grid[0], strict=True):
         write(axes, text, (0.5, 1), (0, 72 * title - 3), fontsize=11.5, color=INK, ha="center", weight="bold")
     return figure
