@@ -17,7 +17,7 @@ from idwbench.errors import PatchError
 from idwbench.estimators.prototypes import AbstractPrototypeEstimator
 from idwbench.estimators.training import Rows, plain
 from idwbench.models.array_weights import softmax
-from idwbench.models.demands import Demand, demand_settings
+from idwbench.models.demands import asked
 from idwbench.models.patch_solution import solved_repairs
 from idwbench.models.radii import Rows as PatchRows
 
@@ -168,7 +168,7 @@ class PrototypeClassifier(ClassifierMixin, AbstractPrototypeEstimator):  # type:
                 prediction of them.
             y: Their labels (n,).
             settings: ``kind``, ``radius``, ``steepness``, ``margin`` and ``confidence``, see
-                `idwbench.models.demands.demand_settings`; radii are in the units of the inputs.
+                `idwbench.models.demands.asked`; radii are in the units of the inputs.
 
         Raises:
             ValueError: not one valid input, an unknown label, or a patch that cannot hold together with earlier ones.
@@ -180,8 +180,8 @@ class PrototypeClassifier(ClassifierMixin, AbstractPrototypeEstimator):  # type:
             if X is not None:
                 check_consistent_length(X, y)
                 rows = PatchRows(base, self._inputs(X), self._numbers(column_or_1d(y)))
-            given = {"label": int(self._numbers([label])[0]), **demand_settings(**settings)}
-            demand = Demand(query=query, name="x", x=query.astype(np.float64).tolist(), **given)
+            given = {"label": int(self._numbers([label])[0]), "x": query.astype(np.float64).tolist()}
+            demand = asked(**settings).model_copy(update={"query": query, "name": "x", **given})
             repairs = solved_repairs(base, [*self._repairs().demands(), demand], rows)
         except PatchError as error:
             raise ValueError(error.render(".".join(map(str, error.location)))) from None

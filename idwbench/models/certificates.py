@@ -20,17 +20,14 @@ from numpy.typing import NDArray
 from idwbench.attention.scores import DistanceScore, cosine, scaled_dot, unit_vectors
 from idwbench.models.array_weights import ArrayNetwork
 from idwbench.models.neighbours import squared_distances
-from idwbench.models.patches import Floats, PatchPrototypes
+from idwbench.models.patches import Floats, PatchPrototypes, log_expm1
 
 __all__ = ["SMALL_CHANGE", "certified_radius", "reach"]
 
 SMALL_CHANGE = 0.01
-# A radius is bisected to this part of it; no radius is smaller than 2⁻⁶⁰ of the largest distance.
-_PRECISION, _HALVINGS = 1e-9, 60
-# The intervals of distances of a reach, one of which is divided again.
-_INTERVALS, _ROUNDS = 64, 2
-# No logarithm of a change is smaller than that of this.
-_LEAST = 1e-300
+# A radius is bisected to this part of it, and a reach found in so many steps; no radius is smaller than 2⁻⁶⁰ of the
+# largest distance.
+_PRECISION, _STEPS = 1e-9, 60
 # Rounding of the sums, as a part of their largest term times their length.
 _ROUNDING = 1e-12
 # An input is rounded to float32 by at most this part of its length.
@@ -51,10 +48,9 @@ def certified_radius(
     leads = np.delete(values[:, [label]] - values, label, axis=1)  # (prototypes + patches, classes − 1)
     contrasts = np.delete(np.eye(values.shape[1])[label] - np.eye(values.shape[1]), label, axis=0)
     slopes = np.concatenate([base.slope_norms(contrasts), np.zeros((len(patches), len(contrasts)))])
-    distances = np.sqrt(squared_distances(point, np.concatenate([base.keys, patches.keys]).astype(np.float64))[0])
+    own = np.sqrt(squared_distances(point, patches.keys.astype(np.float64))[0])
 
     def is_certain(radius: float) -> bool:
-        own = distances[len(base.keys) :]
         at_patches = [patches.log_weights_at(np.square(np.maximum(own + sign * radius, 0))) for sign in (1, -1)]
         low, high = (np.concatenate(pair) for pair in zip(_score_bounds(base, point, radius), at_patches, strict=True))
         if np.isposinf(high).any():
@@ -65,12 +61,11 @@ def certified_radius(
 
     if not is_certain(0.0):
         return 0.0
-    low, high = 0.0, float(distances.max())
-    for _ in range(_HALVINGS):
-        if high - low <= _PRECISION * high:
-            break
-        middle = (low + high) / 2
-        low, high = (middle, high) if is_certain(middle) else (low, middle)
+    low, high = 0.0, float(np.linalg.norm(base.keys - point, axis=1).max() + own.max(initial=0.0))
+    for _ in range(_STEPS):
+        if high - low > _PRECISION * high:
+            middle = (low + high) / 2
+            low, high = (middle, high) if is_certain(middle) else (low, middle)
     return max(low - _rounding(point, low), 0.0)
 
 
@@ -81,30 +76,23 @@ def reach(base: ArrayNetwork, patches: PatchPrototypes, place: int, farthest: fl
     """
     if not _has_bounds(base):
         return None
-    patch = patches.take([place])
-    if _largest_change(base, patches, patch, np.array([farthest]))[0] <= SMALL_CHANGE:
-        return 0.0
-    low, high = 0.0, farthest
-    # The bound may fall and rise again with the distance: it is that of whole intervals, and the last large one counts.
-    for _ in range(_ROUNDS):
-        edges = np.linspace(low, high, _INTERVALS + 1)
-        least = np.logaddexp.reduce(_score_bounds(base, patch.keys.astype(np.float64), edges[1:, None])[0], axis=1)
-        largest = np.maximum(_largest_change(base, patches, patch, edges[1:]) - SMALL_CHANGE, _LEAST)
-        limits = np.log(SMALL_CHANGE / largest)
-        large = np.flatnonzero(patch.log_weights_at(np.square(edges[:-1, None]))[:, 0] - least > limits)
-        if not large.size:
-            return low + _rounding(patch.keys, low)
-        low, high = edges[large[-1] : large[-1] + 2].tolist()
-    return high + _rounding(patch.keys, high) if high < farthest else None
-
-
-def _largest_change(base: ArrayNetwork, patches: PatchPrototypes, patch: PatchPrototypes, distances: Floats) -> Floats:
-    """Return the largest range (n,) of the values of an output at distances (n,) from a patch."""
+    patch, distance = patches.take([place]), farthest
     values = np.concatenate([base.values_at(patch.keys[0]), patches.values])
-    norms = base.slope_norms(np.eye(values.shape[1]))
-    slopes = np.concatenate([norms, np.zeros((len(patches), values.shape[1]))])
-    changes = distances[:, None, None] * slopes
-    return np.asarray(((values + changes).max(1) - (values - changes).min(1)).max(1))
+    slopes = np.concatenate([base.slope_norms(np.eye(values.shape[1])), np.zeros_like(patches.values)])
+    # From the farthest inwards, to where the weight is small beside the least sum of the others, which grows inwards.
+    for _ in range(_STEPS):
+        rise = distance * slopes
+        change = ((values + rise).max(0) - (values - rise).min(0)).max()
+        if change <= SMALL_CHANGE:
+            distance = 0.0
+            break
+        least = np.logaddexp.reduce(_score_bounds(base, patch.keys.astype(np.float64), distance)[0])
+        excess = patch.log_peaks[0] - least - np.log(SMALL_CHANGE / (change - SMALL_CHANGE))
+        nearer = float(patch.radii[0] * np.exp(log_expm1(excess) / patch.steepness[0]))
+        if not nearer < distance:
+            break
+        distance = nearer
+    return distance + _rounding(patch.keys, distance) if distance < farthest else None
 
 
 def _rounding(point: NDArray[np.floating], distance: float) -> float:
@@ -117,8 +105,8 @@ def _has_bounds(base: ArrayNetwork) -> bool:
     return base.method.sha256 is None and (isinstance(score, DistanceScore) or score in (scaled_dot, cosine))
 
 
-def _score_bounds(base: ArrayNetwork, point: Floats, radius: float | Floats) -> tuple[Floats, Floats]:
-    """Return the least and the largest scores (…, prototypes) within a radius, a number or (n, 1), of a point."""
+def _score_bounds(base: ArrayNetwork, point: Floats, radius: float) -> tuple[Floats, Floats]:
+    """Return the least and the largest scores (prototypes,) within a radius of a point (1, features)."""
     score, parameters, keys = base.method.score, base.parameters, base.keys.astype(np.float64)
     if isinstance(score, DistanceScore):
         distances = np.sqrt(squared_distances(point, keys)[0])
@@ -129,9 +117,8 @@ def _score_bounds(base: ArrayNetwork, point: Floats, radius: float | Floats) -> 
         change = radius * np.diagonal(base.scores(unit_vectors(keys)))
         return base.scores(point)[0] - change, base.scores(point)[0] + change
     # The angle between x and q is at most arcsin(ρ/‖q‖).
-    with np.errstate(divide="ignore", invalid="ignore"):
-        part = np.asarray(radius / np.linalg.norm(point))
-    widest = np.where(part < 1, np.arcsin(np.minimum(part, 1)), np.pi)
+    length = np.linalg.norm(point)
+    widest = np.arcsin(radius / length) if radius < length else np.pi
     unit, units = unit_vectors(point), unit_vectors(keys)
     # More exact than the arccosine of small and large angles.
     angles = 2 * np.arctan2(np.linalg.norm(unit - units, axis=1), np.linalg.norm(unit + units, axis=1))

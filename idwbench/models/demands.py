@@ -8,22 +8,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 
 from idwbench.errors import ModelFileError, PatchError
 from idwbench.models.array_weights import ArrayNetwork
 from idwbench.models.patches import Floats, PatchPrototypes, exact_shape
 
-__all__ = ["DEFAULT_STEEPNESS", "FORMULAS", "STEEPEST", "Demand", "Repairs", "demand_settings", "earlier_repairs"]
+__all__ = ["FORMULAS", "STEEPEST", "STEEPNESS", "Demand", "Repairs", "asked", "earlier_repairs"]
 
-# Of weak models, whose logits differ little, the margin alone gives a probability below one half.
-_DEFAULT_MARGIN, DEFAULT_STEEPNESS, _LEAST_PROBABILITY = 2.0, 32.0, 0.7
+# Of a local patch. Of weak models, whose logits differ little, the margin alone gives a probability below one half.
+_MARGIN, _PROBABILITY, STEEPNESS = 2.0, 0.7, 32.0
 # The largest power of `idw`, too.
 STEEPEST = 1e12
+# What a user may ask for lies between 0 and these.
+_LIMITS = {"radius": math.inf, "steepness": 2 * STEEPEST, "margin": math.inf, "confidence": 1.0}
 # The part of Δ by which the smallest winning value exceeds that of the tie, and the part of the largest logit by which
 # other values exceed what is wanted, so that neither rounding nor a distant patch takes it away.
 _WINNING, _AMPLE = 1e-3, 1e-8
@@ -33,8 +35,20 @@ _TOLERANCE, _ROUNDING = 1e-9, 1e-14
 # Kinds whose η a formula gives; it is not solved for.
 FORMULAS = ("printed", "authors")
 
+
+def _number(value: Any, info: ValidationInfo) -> float | None:
+    """Return a number that a user gives; None for nothing, and for the radius ``auto``."""
+    try:
+        return None if value in (None, "auto") else float(value)
+    except (TypeError, ValueError):
+        name = str(info.field_name).removesuffix("_given")
+        raise PatchError(f"expected a number, got {value!r}", location=(name,)) from None
+
+
 _Kind = Literal["local", "exact", "printed", "authors", "keep"]
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
+_Label = Annotated[int, Field(ge=0)]
+_Given = Annotated[float | None, BeforeValidator(_number)]
 
 
 class Demand(BaseModel):
@@ -49,21 +63,18 @@ class Demand(BaseModel):
         kind: ``local``: the value z(q) + η e_c, within a radius. ``exact``: the smallest η e_c with the weight of the
             network's own prototypes (arXiv 2310.18805, section 5). ``printed`` and ``authors``: η by Eq. 7 as printed,
             and by the authors' code. ``keep``: the network's own answer must stay, without a prototype.
-        criterion: The condition on the logits. ``wins``: the label has the largest; where that needs a patch, it
-            exceeds the next by the amount, and unless the amount is 0, its probability is 0.7 or more. ``margin``: it
-            exceeds the next by the amount. ``confidence``: its probability is the amount.
-        amount: See there.
+        margin: By how much the label's logit must exceed the next, if that was requested.
+        confidence: Its probability, if that was requested in place of a margin. Without either the label must have the
+            largest logit; where that needs a local patch, by 2 and with a probability of 0.7 or more.
         radius_given: The radius requested; None for the largest that changes no right prediction.
-        steepness: s of its prototype, or of the one requested.
-        steepness_is_chosen: Whether the user gave none: then it is 32, or more where the radius would be next to
-            nothing.
+        steepness_given: The steepness requested; None for 32, or more where the radius would be next to nothing.
         label_before: The model's answer without patches; None of a regression.
         log_peak: log w₀ of its prototype; None if it has none.
         radius: r of its prototype, in scaled units.
+        steepness: s of its prototype.
         value: (outputs,) of its prototype.
-        certified_radius: The radius within which the label is certain, see `idwbench.models.certificates`.
-        reach: The distance beyond which no logit changes by more than 0.01 for inputs in the data's range; None if it
-            is not known.
+        certified_radius: See `idwbench.models.certificates.certified_radius`.
+        reach: See `idwbench.models.certificates.reach`.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", arbitrary_types_allowed=True)
@@ -71,33 +82,40 @@ class Demand(BaseModel):
     query: NDArray[np.float32] = Field(exclude=True, repr=False)
     name: str = Field(default="this input", exclude=True)
     x: str | list[_Finite] | None = None
-    label: Annotated[int, Field(ge=0)] | None = None
+    label: _Label | None = None
     target: list[_Finite] | None = None
     kind: _Kind = "local"
-    criterion: Literal["wins", "margin", "confidence"] = "wins"
-    amount: float = _DEFAULT_MARGIN
-    radius_given: float | None = None
-    steepness: float = DEFAULT_STEEPNESS
-    steepness_is_chosen: bool = False
-    label_before: int | None = None
+    margin: _Given = None
+    confidence: _Given = None
+    radius_given: _Given = None
+    steepness_given: _Given = None
+    label_before: _Label | None = None
     log_peak: _Finite | None = None
     radius: Annotated[_Finite, Field(gt=0)] | None = None
+    steepness: Annotated[_Finite, Field(gt=0)] | None = None
     value: Floats | None = Field(default=None, exclude=True, repr=False)
     certified_radius: _Finite | None = None
     reach: _Finite | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        """Raise `PatchError` for a radius, a steepness or an amount that is out of range."""
-        for name, value in (("radius", self.radius_given), ("steepness", self.steepness)):
-            if value is not None and not (value > 0 and math.isfinite(value)):
-                raise PatchError(f"expected a finite number above 0, got {value:g}", location=(name,))
-        if self.steepness > STEEPEST:
-            raise PatchError(f"expected at most {STEEPEST:g}, got {self.steepness:g}", location=("steepness",))
-        if self.criterion == "confidence" and not 0 < self.amount < 1:
-            raise PatchError(f"must lie between 0 and 1, got {self.amount:g}", location=(self.criterion,))
-        if not (0 <= self.amount < math.inf) or (self.criterion == "margin" and not self.amount):
-            raise PatchError(f"must be above 0 and finite, got {self.amount:g}", location=(self.criterion,))
+        """Raise `PatchError` for a setting that is out of range, or would be ignored."""
+        given = {"radius": self.radius_given, "steepness": self.steepness_given}
+        for name, number in (given | {"margin": self.margin, "confidence": self.confidence}).items():
+            if number is None:
+                continue
+            limit = _LIMITS[name]
+            words = "finite" if limit == math.inf else f"below {limit:g}"
+            problems = {
+                f"expected a number above 0, {words}, got {number:g}": not 0 < number < limit,
+                "an exact patch has its own": name in given and self.kind != "local",
+                f"the formula '{self.kind}' has none": self.kind in FORMULAS,
+                "needs classes, not a regression": name not in given and self.label is None,
+                "cannot be combined with margin": name == "confidence" and self.margin is not None,
+            }
+            for problem, is_found in problems.items():
+                if is_found:
+                    raise PatchError(problem, location=(name,))
         return self
 
     def __eq__(self, other: object) -> bool:
@@ -106,47 +124,45 @@ class Demand(BaseModel):
     @property
     def identity(self) -> tuple[bytes, str]:
         """What makes two demands the same; orders them, so that their solution does not depend on their order."""
-        # An exact patch has a shape of its own, which files record.
-        shape = {"radius_given", "steepness"} if self.kind == "local" else set[str]()
-        return self.query.tobytes(), self.model_dump_json(
-            include={"label", "target", "kind", "criterion", "amount"} | shape
-        )
+        asked = {"label", "target", "kind", "margin", "confidence", "radius_given", "steepness_given"}
+        return self.query.tobytes(), self.model_dump_json(include=asked)
 
     @property
     def has_prototype(self) -> bool:
         """Whether the demand has a prototype of its own."""
-        return self.radius is not None and self.log_peak is not None
+        return self.radius is not None
 
-    def fits(self, n_outputs: int, is_classification: bool) -> bool:
-        """Return whether it can be one of a model with so many outputs."""
-        labels = [one for one in (self.label, self.label_before) if one is not None]
-        if is_classification:
-            return self.label is not None and self.target is None and 0 <= min(labels) <= max(labels) < n_outputs
-        return not labels and self.target is not None and len(self.target) == n_outputs
+    @property
+    def is_widest(self) -> bool:
+        """Whether its prototype has the largest radius that does no harm."""
+        return self.kind == "local" and self.radius_given is None
 
-    def lacks(self, logits: Floats) -> tuple[float, Floats]:
-        """Return by how much the label's logit among `logits` (classes,) is too small, and the derivatives by these.
+    def with_prototype(self, value: Floats, log_peak: float, radius: float, steepness: float) -> Demand:
+        """Return the demand with a prototype."""
+        shape = {"log_peak": log_peak, "radius": radius, "steepness": steepness}
+        return self.model_copy(update={**shape, "value": value})
 
-        It must exceed the largest of the others by a margin, and their log Σ exp by the log-odds of a probability.
+    def lacks(self, logits: Floats) -> float:
+        """Return by how much the label's logit among `logits` (classes,) is too small.
+
+        It must exceed the largest of the others by a margin, or log Σ exp of these by the log-odds of a probability, or
+        both.
         """
         assert self.label is not None
-        own = np.eye(len(logits))[self.label]
-        others = np.where(own == 1, -np.inf, logits)
-        total = float(np.logaddexp.reduce(others))
-        margin, probability = self.amount, _LEAST_PROBABILITY if self.criterion == "wins" and self.amount else 0.0
-        if self.criterion == "confidence":
-            margin, probability = -math.inf, self.amount
-        by_margin = float(others.max()) + margin
-        by_probability = total + (math.log(probability / (1 - probability)) if probability else -math.inf)
-        if by_probability > by_margin:
-            return by_probability - float(logits[self.label]), np.exp(others - total) - own
-        return by_margin - float(logits[self.label]), np.eye(len(logits))[others.argmax()] - own
+        others, margin, probability = np.delete(logits, self.label), self.margin, self.confidence
+        if margin is None and probability is None:
+            margin, probability = (_MARGIN, _PROBABILITY) if self.kind == "local" else (0.0, None)
+        needed = -math.inf if margin is None else float(others.max()) + margin
+        if probability is not None:
+            needed = max(needed, float(np.logaddexp.reduce(others)) + math.log(probability / (1 - probability)))
+        return needed - float(logits[self.label])
 
     def is_met(self, outputs: Floats) -> bool:
         """Return whether outputs (outputs,) meet the demand."""
-        if not self.holds(outputs) or self.criterion == "wins" or self.label is None:
+        amount = self.margin or self.confidence
+        if amount is None or not self.holds(outputs):
             return self.holds(outputs)
-        return self.lacks(outputs)[0] <= _TOLERANCE * self.amount + _ROUNDING * float(np.abs(outputs).max())
+        return self.lacks(outputs) <= _TOLERANCE * amount + _ROUNDING * float(np.abs(outputs).max())
 
     def holds(self, outputs: Floats) -> bool:
         """Return whether outputs (outputs,) have the label as their largest, or the target."""
@@ -155,17 +171,11 @@ class Demand(BaseModel):
         return bool(np.allclose(outputs, np.array(self.target), rtol=_TOLERANCE, atol=_TOLERANCE))
 
     def value_alone(self, outputs: Floats, log_sum: float, log_peak: float, steepness: float) -> Floats:
-        """Return the value (outputs,) of its prototype if it were the only one.
+        """Return the value (outputs,) of its prototype, with log w₀ and s, if it were the only one.
 
         At q, where S and w₀ have the ratio ρ, the patch leaves κ z_k of the other logits, with κ = 1 of a local patch,
         which adds what it takes away, and κ = ρ/(1 + ρ) of an exact one; η/(1 + ρ) is what the label then lacks. Eq. 7
         as printed has ε + ε^p in place of ε.
-
-        Args:
-            outputs: z(q), (outputs,).
-            log_sum: log S(q).
-            log_peak: log w₀ of the prototype.
-            steepness: s of the prototype.
 
         Raises:
             PatchError: the label would not win with the probability that is wanted.
@@ -175,28 +185,31 @@ class Demand(BaseModel):
             target = np.array(self.target)
             return np.asarray(target + ratio * (target - outputs))
         kept = outputs * (1.0 if self.kind in ("local", "authors") else ratio / (1 + ratio))
-        gap = float(np.delete(kept, self.label).max() - kept[self.label])
-        lacks, size = self.lacks(kept)[0], float(np.abs(kept).max()) or 1.0
-        if self.criterion == "confidence" and lacks <= gap:
-            needed = 1 / (1 + math.exp(lacks - gap) * (1 - self.amount) / self.amount)
-            problem = f"the label would not win with probability {self.amount:g}, it needs above {needed:.6g}"
+        missing, gap = self.lacks(kept), float(np.delete(kept, self.label).max() - kept[self.label])
+        if self.confidence is not None and missing <= gap:
+            needed = 1 / (1 + math.exp(missing - gap) * (1 - self.confidence) / self.confidence)
+            problem = f"the label would not win with probability {self.confidence:g}, it needs above {needed:.6g}"
             raise PatchError(problem, location=("confidence",))
-        if self.kind not in FORMULAS:
-            lacks = max(lacks + (_AMPLE * size if self.amount else _WINNING * (abs(gap) or size)), 0.0)
-        elif self.kind == "printed":
-            lacks *= 1 + math.exp(-log_peak * (steepness - 1))
-        value = np.asarray((1 + ratio) * lacks * np.eye(len(outputs))[self.label])
+        size = float(np.abs(kept).max()) or 1.0
+        if self.kind == "printed":
+            missing *= 1 + math.exp(-log_peak * (steepness - 1))
+        elif self.kind != "authors":
+            is_least = self.kind == "exact" and self.margin is None and self.confidence is None
+            missing = max(missing + (_WINNING * (abs(gap) or size) if is_least else _AMPLE * size), 0.0)
+        value = (1 + ratio) * missing * np.eye(len(outputs))[self.label]
         return np.asarray(value + outputs) if self.kind == "local" else value
 
 
-def demand_settings(
-    kind: str = "local",
+def asked(
+    kind: Literal["local", "exact", "printed", "authors"] = "local",
     radius: float | str | None = None,
     steepness: float | None = None,
     margin: float | None = None,
     confidence: float | None = None,
-) -> dict[str, Any]:
-    """Return the fields of `Demand` for what a user gives.
+    *,
+    is_classification: bool = True,
+) -> Demand:
+    """Return a demand with the settings that a user gives, whose input and label or target are still to be set.
 
     Args:
         kind: ``local``, ``exact``, ``printed`` or ``authors``.
@@ -205,34 +218,18 @@ def demand_settings(
         margin: Lead of the label's logit over the next. By default of local patches 2, and more until the probability
             is 0.7; otherwise the smallest that wins.
         confidence: Probability of the label, in place of a margin.
+        is_classification: Whether there are labels.
 
     Raises:
         PatchError: one is out of range, or would be ignored.
     """
-    if kind not in get_args(_Kind) or kind == "keep":
+    if kind not in ("local", "exact", *FORMULAS):
         raise PatchError(f"expected local, exact, printed or authors, got '{kind}'", location=("kind",))
-    given = {"radius": None if radius == "auto" else radius, "steepness": steepness}
-    given |= {"margin": margin, "confidence": confidence}
-    settings: dict[str, Any] = {"kind": kind, "steepness_is_chosen": steepness is None}
-    settings |= {} if kind == "local" else {"amount": 0.0}
-    for name, value in given.items():
-        if value is None:
-            continue
-        try:
-            number = float(value)
-        except (TypeError, ValueError):
-            expected = "a number or auto" if name == "radius" else "a number"
-            raise PatchError(f"expected {expected}, got {value!r}", location=(name,)) from None
-        if kind != "local" and name in ("radius", "steepness"):
-            raise PatchError("an exact patch has its own", location=(name,))
-        if kind in FORMULAS:
-            raise PatchError(f"the formula '{kind}' has none", location=(name,))
-        if "criterion" in settings:
-            raise PatchError("cannot be combined with margin", location=("confidence",))
-        field = {"radius": "radius_given", "steepness": "steepness"}.get(name)
-        settings |= {field: number} if field else {"criterion": name, "amount": number}
-    Demand(query=np.empty(0, np.float32), **settings)  # checks the ranges
-    return settings
+    if kind in FORMULAS and not is_classification:
+        raise PatchError(f"the formula '{kind}' needs classes, not a regression")
+    given: dict[str, Any] = {"kind": kind, "label": 0 if is_classification else None}
+    given |= {"margin": margin, "confidence": confidence, "radius_given": radius, "steepness_given": steepness}
+    return Demand(query=np.empty(0, np.float32), **given)
 
 
 @dataclass(frozen=True)
@@ -261,8 +258,9 @@ class Repairs:
         records, own = [], iter(values)
         for number, (content, row) in enumerate(zip(contents, inputs, strict=False), start=1):
             try:
-                record = Demand(**{"x": None, **content, "query": row})
-                if not record.fits(values.shape[1], is_classification):
+                record = Demand(**_renamed(content), query=row)
+                is_wrong = is_classification == (record.label is None) or is_classification != (record.target is None)
+                if is_wrong or max(record.label or 0, record.label_before or 0) >= values.shape[1]:
                     raise PatchError("it does not fit the outputs of the model")
             except (ValidationError, PatchError) as error:
                 first = error.errors()[0] if isinstance(error, ValidationError) else None
@@ -283,13 +281,12 @@ class Repairs:
     @property
     def inputs(self) -> NDArray[np.float32]:
         """The inputs (demands, features), scaled."""
-        return np.stack([record.query for record in self.records]) if self.records else np.empty((0, 0), np.float32)
+        return np.array([record.query for record in self.records], np.float32)
 
     @property
     def values(self) -> Floats:
         """The values (prototypes, outputs) of the demands that have a prototype."""
-        values = [record.value for record in self.records if record.value is not None]
-        return np.stack(values) if values else np.empty((0, 0))
+        return np.array([record.value for record in self.records if record.value is not None], np.float64)
 
     def changed(self, change: Callable[[Floats], Floats], labels: Sequence[int] = ()) -> Repairs:
         """Return the repairs of a model whose outputs are others.
@@ -300,11 +297,11 @@ class Repairs:
         """
         records = []
         for one in self.records:
-            pairs = (("label", one.label), ("label_before", one.label_before))
-            fields: dict[str, Any] = {name: labels[label] for name, label in pairs if label is not None}
+            fields: dict[str, Any] = {"value": None if one.value is None else change(one.value)}
             if one.target is not None:
                 fields["target"] = change(np.array(one.target)).tolist()
-            fields["value"] = None if one.value is None else change(one.value)
+            for name in ("label", "label_before"):
+                fields |= {} if (label := getattr(one, name)) is None else {name: labels[label]}
             records.append(one.model_copy(update=fields))
         return Repairs(tuple(records))
 
@@ -317,13 +314,9 @@ class Repairs:
 
     def demands(self) -> list[Demand]:
         """Return the demands as they were before they were solved; messages call them ``patch 1`` and so on."""
-        solved = ("label_before", "log_peak", "radius", "value", "certified_radius", "reach")
-        demands = []
-        for number, one in enumerate(self.records, start=1):
-            asked = {**dict.fromkeys(solved), "name": f"patch {number}"}
-            asked |= {"steepness": DEFAULT_STEEPNESS} if one.steepness_is_chosen else {}
-            demands.append(one.model_copy(update=asked))
-        return demands
+        solved = ("label_before", "log_peak", "radius", "steepness", "value", "certified_radius", "reach")
+        nothing, numbered = dict.fromkeys(solved), enumerate(self.records, start=1)
+        return [one.model_copy(update={**nothing, "name": f"patch {number}"}) for number, one in numbered]
 
     def numbers(self, n_learned: int) -> NDArray[np.int64]:
         """Return for each prototype (learned + patches,) the number of its patch, from 1; 0 for a learned one."""
@@ -333,8 +326,19 @@ class Repairs:
     def prototypes(self, n_features: int, n_outputs: int) -> PatchPrototypes:
         """Return the prototypes."""
         own = [one for one in self.records if one.has_prototype]
-        parts = [(one.query, one.value, one.log_peak, one.radius, one.steepness) for one in own]
-        return PatchPrototypes.of(parts, n_features, n_outputs)
+        shapes = np.array([(one.log_peak, one.radius, one.steepness) for one in own], np.float64).reshape(-1, 3)
+        keys = np.array([one.query for one in own], np.float32).reshape(-1, n_features)
+        values = np.array([one.value for one in own], np.float64).reshape(-1, n_outputs)
+        return PatchPrototypes(keys, values, *shapes.T)
+
+
+def _renamed(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record with the names of today; the first ones of version 4 had a criterion and an amount."""
+    if (criterion := content.get("criterion")) is None:
+        return dict(content)
+    renamed = {criterion: content.get("amount")} if criterion != "wins" else {}
+    is_given = content.get("kind", "local") == "local" and not content.get("steepness_is_chosen")
+    return {**content, **renamed, "steepness_given": content.get("steepness") if is_given else None}
 
 
 def earlier_repairs(base: ArrayNetwork, contents: Sequence[Mapping[str, Any]], keys: Floats, values: Floats) -> Repairs:
@@ -352,10 +356,9 @@ def earlier_repairs(base: ArrayNetwork, contents: Sequence[Mapping[str, Any]], k
     for number, content in enumerate(contents, start=1):
         # Version 0.1.0 had other names for the criterion and the amount requested.
         criterion = content.get("criterion", content.get("demand"))
-        amount = content.get("amount_requested", content.get("amount_asked"))
         if criterion not in criteria or "x" not in content or "label" not in content:
             raise ModelFileError(f"damaged record of patch {number}")
-        wanted = {"criterion": criteria[criterion], "amount": 0.0 if criterion == "margin" else amount}
-        given = {name: content.get(name) for name in ("x", "label", "label_before")}
-        converted.append(given | {"kind": "exact"} | wanted | shape)
+        given = {name: content.get(name) for name in ("x", "label", "label_before")} | shape
+        amount = content.get("amount_requested", content.get("amount_asked"))
+        converted.append(given | {"kind": "exact", "criterion": criteria[criterion], "amount": amount})
     return Repairs.parse(converted, keys.astype(np.float32), values)

@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 from idwbench.data.dataset import Split
 from idwbench.errors import PatchError
 from idwbench.models.array_weights import ArrayNetwork, calibration_error, softmax
-from idwbench.models.demands import DEFAULT_STEEPNESS, Demand
+from idwbench.models.demands import STEEPNESS, Demand
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.neighbours import several_nearest, squared_distances
 from idwbench.models.patch_solution import prototypes_alone, solve
 from idwbench.models.patch_study import CRITERIA, Labels, Study, wrong_cases
 from idwbench.models.patches import Floats, PatchPrototypes
-from idwbench.models.radii import Fence, Rows, largest_cap
+from idwbench.models.radii import Rows
 from idwbench.models.repair import NOISE, shifted
 from idwbench.runs.metrics import PATCH_MEASURES, PATCH_WAYS
 
@@ -38,11 +38,15 @@ __all__ = ["Retrain", "compare_ways"]
 _PAPER: Mapping[str, Mapping[str, Any]] = {
     "exact": CRITERIA["exact"],
     "margin_1": CRITERIA["logit_margin"],
-    "confidence_50": {"kind": "exact", "criterion": "confidence", "amount": 0.5},
-    "confidence_90": {"kind": "exact", "criterion": "confidence", "amount": 0.9},
+    "confidence_50": {"kind": "exact", "confidence": 0.5},
+    "confidence_90": {"kind": "exact", "confidence": 0.9},
     "authors": CRITERIA["authors"],
 }
-_LOCAL = {"local": {"steepness": DEFAULT_STEEPNESS}, "local_s8": {"steepness": 8.0}, "local_s2": {"steepness": 2.0}}
+_LOCAL = {
+    "local": {"steepness_given": STEEPNESS},
+    "local_s8": {"steepness_given": 8.0},
+    "local_s2": {"steepness_given": 2.0},
+}
 # The radii of these are so small that it takes long to solve them as a whole.
 _NOT_TOGETHER = ("local_s8", "local_s2")
 _COUNTS = (1, 5, 20, 100, 300)
@@ -137,7 +141,7 @@ class _Comparison:
         self._states = base.states(self._points)
         self._sq_dist = squared_distances(self._points, self.queries)
         self._neighbours = _neighbours(self._test, self._wrong)
-        self._fence, self._cap = Fence.right(self._rows, self.queries), largest_cap(self._rows.inputs)
+        self._fence = self._rows.fence(self.queries)
         self._patches = cache(self._solved)
         local = [self._patches(way, None) for way in _LOCAL]
         self.radii = np.array([one.radii for one in local if one is not None])
@@ -204,7 +208,7 @@ class _Comparison:
             return None
         if way in _PAPER:
             return patches
-        return replace(patches, radii=np.minimum(self._fence.largest_radii(patches), self._cap))
+        return self._fence.widest(patches, self._rows.cap)
 
     def _trained(self, way: str, cases: slice, as_whole: bool) -> ArrayNetwork | None:
         """Return the network that is tuned on some cases, or trained again with all; None of more or fewer."""

@@ -29,9 +29,9 @@ __all__ = ["CRITERIA", "SPECIAL_POINTS", "Cases", "Labels", "Study", "special_ca
 # The special cases of arXiv 2310.18805, Figures 3 and 6.
 SPECIAL_POINTS = ((-1.0, 1.0), (0.0, 1.0), (1.0, 0.0))
 CRITERIA: Mapping[str, Mapping[str, Any]] = {
-    "exact": {"kind": "exact", "amount": 0.0},
-    "logit_margin": {"kind": "exact", "criterion": "margin", "amount": 1.0},
-    "authors": {"kind": "authors", "amount": 0.0},
+    "exact": {"kind": "exact"},
+    "logit_margin": {"kind": "exact", "margin": 1.0},
+    "authors": {"kind": "authors"},
 }
 _PATCH_COUNTS = (0, 1, 5, 20, 100)
 _SPLITS = ("train", "test", "holdout")

@@ -13,7 +13,6 @@ All is computed in float64 and without torch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +24,7 @@ from idwbench.errors import PatchError
 from idwbench.models.array_weights import ArrayNetwork, shared_by_hits
 from idwbench.models.neighbours import squared_distances
 
-__all__ = ["OTHER_PEAK", "Floats", "PatchPrototypes", "exact_shape", "log_peak"]
+__all__ = ["OTHER_PEAK", "Floats", "PatchPrototypes", "exact_shape", "log_expm1", "log_peak"]
 
 Floats = NDArray[np.float64]
 
@@ -56,13 +55,6 @@ class PatchPrototypes:
     def __len__(self) -> int:
         return len(self.keys)
 
-    @classmethod
-    def of(cls, parts: Sequence[Any], n_features: int, n_outputs: int) -> PatchPrototypes:
-        """Return prototypes, or none, each of which is given by its key, value, log w₀, r and s."""
-        keys, values, *shapes = zip(*parts, strict=True) if parts else [()] * 5
-        arrays = np.array(keys, np.float32).reshape(-1, n_features), np.array(values, np.float64).reshape(-1, n_outputs)
-        return cls(*arrays, *np.array(shapes, np.float64))
-
     def take(self, places: Any) -> PatchPrototypes:
         """Return some of the prototypes."""
         parts = (self.keys, self.values, self.log_peaks, self.radii, self.steepness)
@@ -83,6 +75,12 @@ class PatchPrototypes:
     def outputs(self, base: ArrayNetwork, inputs: NDArray[np.floating]) -> Floats:
         """Return the outputs (n, outputs) of the patched network at inputs (n, features)."""
         return base.states(inputs).patched(self.log_weights(inputs), self.values)
+
+
+def log_expm1(numbers: Any) -> Floats:
+    """Return log(eˣ − 1), and −∞ for x ≤ 0: a patch has the weight w at the distance d = r (w₀/w − 1)^(1/s)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(numbers > 0, numbers + np.log(-np.expm1(-numbers)), -np.inf)
 
 
 def log_peak(base: ArrayNetwork) -> float | None:

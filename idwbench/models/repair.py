@@ -22,11 +22,12 @@ from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.errors import IdwbenchError, PatchError
 from idwbench.models.array_weights import calibration_error, softmax
-from idwbench.models.demands import FORMULAS, Demand, demand_settings
+from idwbench.models.demands import Demand, asked
 from idwbench.models.inputs import PatchLine, find_input, find_label, find_target, own_data
+from idwbench.models.neighbours import squared_distances
 from idwbench.models.patch_solution import solved_repairs
 from idwbench.models.patches import Floats
-from idwbench.models.radii import Rows, error_slack
+from idwbench.models.radii import Rows, errors
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.metrics import METRICS
 
@@ -124,18 +125,18 @@ class Repair:
             return {name: self._effect(rows) for name, rows in self.splits.items() if self.is_changed}
 
     def _effect(self, rows: Rows) -> SplitEffect:
-        """Return how the predictions for a split differ; those after are computed first: their distances are known."""
-        targets, slack = rows.targets, error_slack(self.splits["train"].targets)
-        models = (self.solved, self.before)
-        patched = np.concatenate([one.repairs.inputs for one in models if len(one.repairs)])
-        is_other = (rows.sq_dist(patched) > 0).all(1)
-        patches = [one.patch_prototypes for one in models]
-        outputs = [rows.states.patched(one.log_weights_at(rows.sq_dist(one.keys)), one.values) for one in patches]
+        """Return how the predictions for a split differ."""
+        outputs, is_other = [], np.ones(len(rows.targets), np.bool_)
+        for model in (self.solved, self.before):
+            repairs, patches = model.repairs, model.patch_prototypes
+            sq_dist = squared_distances(rows.inputs, repairs.inputs.reshape(-1, model.n_features).astype(np.float64))
+            is_other &= (sq_dist > 0).all(1)
+            own = [one.has_prototype for one in repairs.records]
+            outputs.append(rows.states.patched(patches.log_weights_at(sq_dist[:, own]), patches.values))
+        targets, slack = rows.targets, self.splits["train"].slack
         is_regression = targets.ndim == 2
-        # The error of a label is 0 or 1.
         answers = outputs if is_regression else [one.argmax(1)[:, None] for one in outputs]
-        errors = [np.abs(one - targets) if is_regression else (one != targets[:, None]) * 1.0 for one in answers]
-        growth = errors[0] - errors[1]
+        growth = errors(outputs[0], targets) - errors(outputs[1], targets)
         better, worse = (np.flatnonzero(is_other & (change > slack).any(1)) for change in (-growth, growth))
         counts = [Counter([] if is_regression else targets[places].tolist()) for places in (better, worse)]
         after, before = (self._metrics(one, targets) for one in outputs)
@@ -224,7 +225,7 @@ def repair(
         dataset: The data that the model was trained on; loaded if it is left out. Without it every radius must be
             given, and the reach of the patches is not known.
         data_dir: Folder of the image archives.
-        settings: How inputs are patched, see `demand_settings`.
+        settings: How inputs are patched, see `idwbench.models.demands.asked`.
 
     Raises:
         PatchConflictError: the patches cannot hold together.
@@ -233,12 +234,11 @@ def repair(
         DatasetError: a data set in a line cannot be loaded.
     """
     load = cache(load_dataset)
-    chosen = demand_settings(**settings)
     find = partial(find_input, config=model.config, data=model, data_dir=data_dir, load=load)
-    wanted = [_demand(model, line, find, chosen) for line in lines]
-    keeping = {"kind": "keep", "steepness_is_chosen": True}
-    kept = [_demand(model, line, find, {**keeping, "name": f"{line.name} of {line.file}"}) for line in keep]
-    earlier, unmeasured = model.repairs.demands(), ""
+    template = asked(**settings, is_classification=bool(model.class_names))
+    wanted = [_demand(model, line, find, template) for line in lines]
+    to_keep = template.model_copy(update={"kind": "keep"})
+    kept, earlier, unmeasured = [_demand(model, line, find, to_keep) for line in keep], model.repairs.demands(), ""
     if undo is not None:
         if not 1 <= undo <= len(earlier):
             expected = f"expected 1 to {len(earlier)}" if earlier else "the model has no patches"
@@ -254,40 +254,33 @@ def repair(
     return Repair(model, solved, records, splits, unmeasured)
 
 
-def _demand(
-    model: SavedModel, line: PatchLine, find: Callable[[str], NDArray[np.float32]], settings: Mapping[str, Any]
-) -> Demand:
-    """Return the demand of a line with these settings; errors have its place."""
+def _demand(model: SavedModel, line: PatchLine, find: Callable[[str], NDArray[np.float32]], template: Demand) -> Demand:
+    """Return the demand of a line with the settings of another; errors have its place."""
+    name = line.name
     try:
         if isinstance(x := line.x, str):
             query = find(x)
         else:
             query, features = model.scale(x), x if model.columns is None else model.columns.row(x)
             x = np.asarray(features, np.float64).reshape(-1).tolist()
-        wish = _own_answer(model, query) if settings["kind"] == "keep" else _wish(model, line, settings)
+        if template.kind != "keep":
+            wish: dict[str, Any] = _wish(model, line)
+        else:
+            outputs, name = model.base.states(query[None]).outputs[0], f"{name} of {line.file}"
+            wish = {"label": int(outputs.argmax())} if model.class_names else {"target": outputs.tolist()}
     except IdwbenchError as error:
         raise line.located(error) from None
-    return Demand(**{"query": query, "x": x, "name": line.name, **wish, **settings})
+    return template.model_copy(update={"query": query, "x": x, "name": name, **wish})
 
 
-def _own_answer(model: SavedModel, query: NDArray[np.float32]) -> dict[str, Any]:
-    outputs = model.base.states(query[None]).outputs[0]
-    return {"label": int(outputs.argmax())} if model.class_names else {"target": outputs.tolist()}
-
-
-def _wish(model: SavedModel, line: PatchLine, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _wish(model: SavedModel, line: PatchLine) -> dict[str, Any]:
     """Return the number of the label that is wanted of a classifier, or the scaled target of a regression."""
     names, label, target = model.class_names, line.label, line.target
-    if names and (label is None or target is not None):
-        raise PatchError("a classifier needs a label", location=("label" if target is None else "target",))
-    if not names and (target is None or label is not None):
-        raise PatchError("a regression needs a target", location=("target" if label is None else "label",))
+    wanted, other, of = (label, target, "label") if names else (target, label, "target")
+    if wanted is None or other is not None:
+        location = of if other is None else "target" if names else "label"
+        raise PatchError(f"a {'classifier' if names else 'regression'} needs a {of}", location=(location,))
     if not names:
-        # Files of regressions may have such demands, without a meaning.
-        if "criterion" in settings:
-            raise PatchError("needs classes, not a regression", location=(settings["criterion"],))
-        if settings["kind"] in FORMULAS:
-            raise PatchError(f"the formula '{settings['kind']}' needs classes, not a regression")
         return {"target": find_target(target, model)}
     try:
         number = find_label(label, names) if isinstance(label, str) else operator.index(label)  # type: ignore[arg-type]

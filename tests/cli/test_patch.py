@@ -44,7 +44,7 @@ def test_patches_are_listed_with_whether_they_hold(run, folder):
     assert lines[0] == ["patch", "x", "wanted", "kind", "radius", "certified", "reach", "holds"]
     assert [line[:2] + line[-1:] for line in lines[2:]] == [["1", "0,1", "yes"], ["2", "1,0", "yes"]]
     first = listed(run, "2.pt")[0]
-    assert (first["kind"], first["criterion"], first["amount"]) == ("local", "wins", 2.0)
+    assert (first["kind"], first["margin"], first["steepness"]) == ("local", None, 32.0)
     assert run("patch model.pt --list").stdout == "no patches\n" and listed(run, "model.pt") == []
 
 

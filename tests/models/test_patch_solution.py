@@ -93,8 +93,8 @@ def test_a_steepness_that_is_not_given_leaves_a_radius_where_weights_fall_fast(m
     rows = Rows(base, inputs, base.states(inputs).outputs.argmax(1))
     for demand in demands_of(near)[:5]:
         chosen, plain = (
-            patches_of(base, [demand.model_copy(update={"steepness_is_chosen": is_chosen})], rows)
-            for is_chosen in (True, False)
+            patches_of(base, [demand.model_copy(update={"steepness_given": steepness})], rows)
+            for steepness in (None, 32.0)
         )
         assert (chosen.outputs(base, inputs).argmax(1) == rows.targets).all()
         assert chosen.radii >= plain.radii and chosen.steepness >= 32
@@ -116,16 +116,14 @@ def test_labels_of_a_network_whose_logits_hardly_differ_get_a_probability_of_sev
 
 
 @pytest.mark.parametrize("kind", ["local", "exact"])
-@pytest.mark.parametrize(("criterion", "amount"), [("margin", 0.5), ("confidence", 0.8), ("wins", 0.0)])
-def test_criteria_are_met_by_all_patches_at_once(base, rows, kind, criterion, amount):
-    demands = demands_of(rows, 8, kind=kind, criterion=criterion, amount=amount)
+@pytest.mark.parametrize("asked", [{"margin": 0.5}, {"confidence": 0.8}, {}])
+def test_criteria_are_met_by_all_patches_at_once(base, rows, kind, asked):
+    demands = demands_of(rows, 8, kind=kind, **asked)
     logits = patches_of(base, demands, rows).outputs(base, np.stack([one.query for one in demands]))
     for row, demand in zip(logits, demands, strict=True):
         others = np.delete(row, demand.label)
-        if criterion == "confidence":
-            assert np.exp(row[demand.label] - np.logaddexp.reduce(row)) >= 0.8
-        else:
-            assert row[demand.label] - others.max() >= (0.5 if criterion == "margin" else 0)
+        assert np.exp(row[demand.label] - np.logaddexp.reduce(row)) >= asked.get("confidence", 0)
+        assert row[demand.label] - others.max() >= asked.get("margin", 0)
 
 
 @pytest.mark.parametrize("power", [1.0, 2.0, 8.0])
@@ -144,33 +142,30 @@ def test_exact_patches_have_the_values_of_the_paper_and_of_the_authors(power):
         "authors": (1 + epsilon * total) * gap,
     }
     for kind, eta in etas.items():
-        patches = patches_of(base, [Demand(query=query, label=label, kind=kind, criterion="wins", amount=0.0)])
+        patches = patches_of(base, [Demand(query=query, label=label, kind=kind)])
         np.testing.assert_allclose(patches.values[0], eta * np.eye(3)[label], rtol=1e-9)
 
 
-def test_an_input_that_has_its_label_gets_no_prototype_and_keeps_half_of_its_lead(base, rows, demand):
+def test_an_input_that_has_its_label_gets_no_prototype_and_keeps_it(base, rows, demand):
     radius = patches_of(base, [demand], rows).radii[0]
     near = (demand.query + np.float32(0.25 * radius)).astype(np.float32)
-    logits = base.states(near[None]).outputs[0]
-    right = Demand(query=near, label=int(logits.argmax()))
+    state = base.states(near[None])
+    right = Demand(query=near, label=int(state.outputs.argmax()))
     assert right.label != demand.label
     assert patched(solve(base, [right, demand], rows)) == [False, True]
-    after = patches_of(base, [right, demand], rows).outputs(base, near[None])[0]
-    first, second = (np.sort(one)[::-1][:2] for one in (logits, after))
-    assert after.argmax() == right.label
-    assert second[0] - second[1] >= (first[0] - first[1]) / 2
+    patches = patches_of(base, [right, demand], rows)
+    # Twice the weight would not change it either.
+    assert state.patched(patches.log_weights(near[None]) + np.log(2), patches.values)[0].argmax() == right.label
 
 
 @pytest.mark.parametrize("merge", [False, True])
-@pytest.mark.parametrize(("criterion", "amount"), [("wins", 2.0), ("margin", 0.5), ("confidence", 0.6)])
-def test_a_demand_that_the_network_meets_gets_a_prototype_if_other_patches_disturb_it(base, criterion, amount, merge):
+@pytest.mark.parametrize("asked", [{}, {"margin": 0.5}, {"confidence": 0.6}])
+def test_a_demand_that_the_network_meets_gets_a_prototype_if_other_patches_disturb_it(base, asked, merge):
     near = np.zeros(4, np.float32)
     logits = base.states(near[None]).outputs[0]
-    right = Demand(query=near, label=int(logits.argmax()), criterion=criterion, amount=amount, radius_given=0.005)
+    right = Demand(query=near, label=int(logits.argmax()), radius_given=0.005, **asked)
     assert right.is_met(logits)
-    loud = Demand(
-        query=near + np.float32(0.01), label=(right.label + 1) % 3, kind="exact", criterion="margin", amount=50.0
-    )
+    loud = Demand(query=near + np.float32(0.01), label=(right.label + 1) % 3, kind="exact", margin=50.0)
     assert patched(solve(base, [right, loud], merge=merge)) == [True, True]
     outputs = patches_of(base, [right, loud], merge=merge).outputs(base, np.stack([right.query, loud.query]))
     assert all(one.is_met(row) for one, row in zip([right, loud], outputs, strict=True))
@@ -196,23 +191,22 @@ def test_kept_inputs_keep_their_answers_within_reach_of_a_patch(base, rows, dema
     assert int(patches.outputs(base, near[None])[0].argmax()) == answer
 
 
-@pytest.mark.parametrize(("criterion", "amount"), [("wins", 2.0), ("margin", 0.5), ("confidence", 0.9)])
-def test_a_long_list_of_demands_that_conflict_is_refused_early(base, criterion, amount, monkeypatch):
-    generator, calls, lacks = np.random.default_rng(0), [], Demand.lacks
-    monkeypatch.setattr(Demand, "lacks", lambda demand, logits: calls.append(0) or lacks(demand, logits))
+@pytest.mark.parametrize("asked", [{}, {"margin": 0.5}, {"confidence": 0.9}])
+def test_a_long_list_of_demands_that_conflict_is_refused_early(base, asked, monkeypatch):
+    generator, calls = np.random.default_rng(0), []
+    monkeypatch.setattr(
+        "scipy.optimize.linprog", lambda *given, **options: calls.append(0) or linprog(*given, **options)
+    )
     queries = generator.normal(0, 0.5, (60, 4)).astype(np.float32)
     labels = generator.integers(0, 3, 60).tolist()
-    demands = [
-        Demand(query=q, label=y, radius_given=2.0, criterion=criterion, amount=amount)
-        for q, y in zip(queries, labels, strict=True)
-    ]
+    demands = [Demand(query=q, label=y, radius_given=2.0, **asked) for q, y in zip(queries, labels, strict=True)]
     with pytest.raises(PatchConflictError, match="this input and this input"):
         solve(base, demands)
-    assert len(calls) < 60 * 30
+    assert len(calls) <= 1
 
 
-def least_change(base, queries, labels, radius, margin):
-    """Return the least Σ|η − η alone| with which all labels lead by the margin, or None: one program of all leads."""
+def least_rise(base, queries, labels, radius, margin):
+    """Return the least Σ(η − η alone) with which all labels lead by the margin, or None: one program of all leads."""
     states = base.states(queries)
     scale = np.exp(states.log_sum)
     distances = np.linalg.norm(queries[:, None].astype(float) - queries.astype(float), axis=2)
@@ -228,28 +222,28 @@ def least_change(base, queries, labels, radius, margin):
             continue
         pulls.append(shares[row] * ((labels == labels[row]) * 1.0 - (labels == other)))
         leads.append(rest[row, labels[row]] - rest[row, other] + pulls[-1] @ alone - margin)
-    sides = np.hstack([-np.array(pulls), np.array(pulls)])
     most = 900 * (np.abs(states.outputs).max() + alone.max())
-    bounds = [(0, most)] * len(places) + [(0, one) for one in alone]
-    return linprog(np.ones(sides.shape[1]), sides, leads, bounds=bounds).fun, alone
+    return linprog(np.ones(len(places)), -np.array(pulls), leads, bounds=(0, most)).fun, alone
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_values_are_the_nearest_to_those_alone_with_which_all_hold_and_lists_without_any_are_refused(base, seed):
+def test_values_rise_by_the_least_with_which_all_hold_and_lists_without_any_are_refused(base, seed):
     generator = np.random.default_rng(seed)
     queries = generator.normal(0, 0.4, (12, 4)).astype(np.float32)
     outputs = base.states(queries).outputs
     labels = (outputs.argmax(1) + generator.integers(1, 3, 12)) % 3
-    expected, alone = least_change(base, queries, labels, 0.5, 1.0)
-    given = {"criterion": "margin", "amount": 1.0, "radius_given": 0.5}
+    expected, alone = least_rise(base, queries, labels, 0.5, 1.0)
+    given = {"margin": 1.0, "radius_given": 0.5}
     demands = [Demand(query=query, label=label, **given) for query, label in zip(queries, labels.tolist(), strict=True)]
     if expected is None:
         with pytest.raises(PatchConflictError):
             solve(base, demands)
         return
     patches = patches_of(base, demands)
-    etas = (patches.values - outputs)[np.arange(12), labels]
-    assert np.abs(etas - alone).sum() == pytest.approx(expected, rel=1e-3, abs=1e-3)
+    rises = (patches.values - outputs)[np.arange(12), labels] - alone
+    assert rises.min() > -1e-9
+    # Leads of demands that hold stay, up to those alone: that may take some more.
+    assert expected - 1e-3 <= rises.sum() <= 1.5 * expected + 1e-3
     assert all(one.is_met(row) for one, row in zip(demands, patches.outputs(base, queries), strict=True))
 
 
@@ -317,8 +311,8 @@ def test_a_training_row_that_hits_the_input_is_the_input_itself(base, rows, numb
 
 
 def test_a_demand_that_a_formula_cannot_serve_is_not_merged_with_it(base, demand):
-    formula = Demand(query=demand.query, label=demand.label, kind="authors", criterion="wins", amount=0.0)
-    larger = Demand(query=demand.query, label=demand.label, kind="exact", criterion="margin", amount=50.0)
+    formula = Demand(query=demand.query, label=demand.label, kind="authors")
+    larger = Demand(query=demand.query, label=demand.label, kind="exact", margin=50.0)
     assert patched(solve(base, [formula, larger], merge=True)) == [True, True]
     assert larger.is_met(patches_of(base, [formula, larger], merge=True).outputs(base, demand.query[None])[0])
 
@@ -330,26 +324,29 @@ def refusals():
     yield "the largest radius needs the training data", lambda: solve(base, [Demand(query=query, label=label)])
     for radius in (0.0, -1.0, np.nan, np.inf):
         yield (
-            "expected a finite number above 0",
+            "radius: expected a number above 0, finite",
             lambda radius=radius: Demand(query=query, label=label, radius_given=radius),
         )
-    yield "confidence: must lie between 0 and 1", lambda: Demand(query=query, criterion="confidence", amount=1.0)
-    yield "margin: must be above 0 and finite", lambda: Demand(query=query, criterion="margin", amount=np.nan)
+    yield "confidence: expected a number above 0, below 1", lambda: Demand(query=query, label=label, confidence=1.0)
+    yield "margin: expected a number above 0, finite, got nan", lambda: Demand(query=query, label=label, margin=np.nan)
     yield (
         "only 'idw' models have an exact",
         lambda: solve(network("cosine"), [Demand(query=query, label=label, kind="exact")]),
     )
     relu = ArrayNetwork(BUILT_IN_METHODS["fc_relu"], {}, base.keys, base.values)
     yield "a network with method 'fc_relu' cannot be patched", lambda: solve(relu, [Demand(query=query, label=label)])
-    for kind in ("local", "exact"):
-        key = Demand(query=network(epsilon=0.0).keys[0], label=1, radius_given=1.0, kind=kind)
+    for given in ({"radius_given": 1.0}, {"kind": "exact"}):
+        key = Demand(query=network(epsilon=0.0).keys[0], label=1, **given)
         yield "is a key, which outweighs every patch", lambda key=key: solve(network(epsilon=0.0), [key])
-    yield "expected at most 1e\\+12", lambda: Demand(query=query, label=label, steepness=1e308)
-    large = Demand(query=query, label=label, criterion="margin", amount=1e308)
+    yield (
+        "steepness: expected a number above 0, below 2e",
+        lambda: Demand(query=query, label=label, steepness_given=1e308),
+    )
+    large = Demand(query=query, label=label, margin=1e308)
     yield "a value that is too large", lambda: solve(base, [large], rows)
     two = network(classes=2)
     other = 1 - int(two.states(query[None]).outputs[0].argmax())
-    half = Demand(query=query, label=other, criterion="confidence", amount=0.5, radius_given=1.0)
+    half = Demand(query=query, label=other, confidence=0.5, radius_given=1.0)
     yield "confidence: the label would not win with probability 0.5, it needs above 0.5$", lambda: solve(two, [half])
     one = Rows(base, rows.inputs[-20:-19], rows.targets[-20:-19])
     yield "needs different rows of the training data", lambda: solve(base, [Demand(query=query, label=label)], one)

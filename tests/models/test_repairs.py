@@ -157,7 +157,7 @@ def test_labels_targets_and_values_of_patches_follow_the_outputs_of_a_model(moon
 def test_a_patch_of_version_0_1_0_keeps_working_and_is_undone(moons):
     model, plain = (load_model(ASSETS / f"{name}.safetensors") for name in ("digits-patched", "digits"))
     (record,) = model.repairs.records
-    assert (record.x, record.label, record.kind, record.criterion) == ("digits:test:3", 8, "exact", "wins")
+    assert (record.x, record.label, record.kind, record.margin) == ("digits:test:3", 8, "exact", None)
     ([demand], [outputs]) = model.repairs.demands(), model.demanded_outputs()
     assert demand.is_met(outputs)
     undone = model.undo_patch(1)
