@@ -30,7 +30,7 @@ from idwbench.models.patch_solution import prototypes_alone, solve
 from idwbench.models.patch_study import CRITERIA, Labels, Study, wrong_cases
 from idwbench.models.patches import Floats, PatchPrototypes
 from idwbench.models.radii import Rows
-from idwbench.models.repair import NOISE, shifted
+from idwbench.models.repair import perturbed
 from idwbench.runs.metrics import PATCH_MEASURES, PATCH_WAYS
 
 __all__ = ["Retrain", "compare_ways"]
@@ -88,27 +88,22 @@ def compare_ways(
     n_cases = len(ways.labels)
     counts = [*(n for n in _COUNTS if n < n_cases), *([n_cases] if n_cases else [])]
     firsts = [slice(0, n) for n in counts]
-    alone = ways.measured([slice(case, case + 1) for case in range(n_cases)], as_whole=False)
-    together = ways.measured(firsts, as_whole=True)
-    arrays: dict[str, NDArray[np.generic]] = {
-        "inputs": ways.queries,
-        "labels": ways.labels,
-        "labels_before": ways.labels_before,
-        "counts": np.array(counts, np.int64),
-        "alone": alone,
+    tables = {
+        "alone": ways.measured([slice(case, case + 1) for case in range(n_cases)], as_whole=False),
         "one_by_one": ways.measured(firsts, as_whole=False),
-        "together": together,
-        "radii": ways.radii,
-        "nearest": ways.nearest,
+        "together": ways.measured(firsts, as_whole=True),
     }
     metrics = {("cases", "patched"): float(n_cases)}
-    for suffix, table in (("", alone), ("_together", together[:, :, -1:])):
+    for suffix, table in (("", tables["alone"]), ("_together", tables["together"][:, :, -1:])):
         for row, column in np.argwhere(np.isfinite(table).any(2)):
             metrics[PATCH_WAYS[row], f"{PATCH_MEASURES[column]}{suffix}"] = float(np.nanmean(table[row, column]))
+    radii = np.array([one.radii for way in _LOCAL if (one := ways.patches(way, None)) is not None])
+    nearest = np.sqrt(squared_distances(data["train"].inputs, ways.queries).min(0))
     if n_cases:
-        relative = zip(_LOCAL, (ways.radii / ways.nearest).mean(1).tolist(), strict=True)
+        relative = zip(_LOCAL, (radii / nearest).mean(1).tolist(), strict=True)
         metrics |= {(way, "relative_radius"): one for way, one in relative}
-    return metrics, arrays
+    known = {"inputs": ways.queries, "labels": ways.labels, "labels_before": ways.labels_before}
+    return metrics, {**known, "counts": np.array(counts, np.int64), **tables, "radii": radii, "nearest": nearest}
 
 
 class _Comparison:
@@ -131,21 +126,15 @@ class _Comparison:
         before = base.states(self._test.inputs)
         self.queries, self.labels, self._wrong = wrong_cases(before, self._test, n_cases)
         self.labels_before = before.outputs[self._wrong].argmax(1)
-        spread = np.ptp(self._rows.inputs, axis=0)
-        noise = np.random.default_rng(0).normal(0, NOISE, (len(self.queries), _NOISE_COPIES, len(spread)))
-        copies = self.queries[:, None] + noise * spread
-        if image_shape is not None and len(copies):
-            copies = np.concatenate([copies, np.stack([shifted(query, image_shape) for query in self.queries])], axis=1)
-        self._points = np.concatenate([self._test.inputs, copies.reshape(-1, len(spread)).astype(np.float32)])
+        parts = perturbed(self.queries, np.ptp(self._rows.inputs, axis=0), _NOISE_COPIES, image_shape)
+        copies = np.concatenate([*parts.values()], axis=1).astype(np.float32)
+        self._points = np.concatenate([self._test.inputs, copies.reshape(-1, copies.shape[2])])
         self._copies = np.arange(len(self._test), len(self._points)).reshape(copies.shape[:2])
         self._states = base.states(self._points)
         self._sq_dist = squared_distances(self._points, self.queries)
         self._neighbours = _neighbours(self._test, self._wrong)
         self._fence = self._rows.fence(self.queries)
-        self._patches = cache(self._solved)
-        local = [self._patches(way, None) for way in _LOCAL]
-        self.radii = np.array([one.radii for one in local if one is not None])
-        self.nearest = np.sqrt(squared_distances(self._rows.inputs, self.queries).min(0))
+        self.patches = cache(self._patches)
 
     def measured(self, several: Sequence[slice], *, as_whole: bool) -> Floats:
         """Return the measures (ways, measures, n) of n networks, in each of which some cases are mended."""
@@ -182,16 +171,16 @@ class _Comparison:
         if way in ("fine_tuning", "retraining"):
             trained = self._trained(way, cases, as_whole)
             return None if trained is None else trained.states(self._points).outputs
-        patches = self._patches(way, cases.stop if as_whole else None)
+        patches = self.patches(way, cases.stop if as_whole else None)
         if patches is None:
             return None
         patches = patches if as_whole else patches.take(cases)
         return self._states.patched(patches.log_weights_at(self._sq_dist[:, cases]), patches.values)
 
-    def _solved(self, way: str, n: int | None) -> PatchPrototypes | None:
+    def _patches(self, way: str, n: int | None) -> PatchPrototypes | None:
         """Return the patches of the first `n` cases as a whole, or of each case alone; None if there are none."""
         if way in ("override", "local_half"):
-            local = self._patches("local", n)
+            local = self.patches("local", n)
             if local is None or way == "local_half":
                 return local and replace(local, radii=local.radii / 2)
             return replace(local, steepness=np.full(len(local), _HARD), log_peaks=local.log_peaks + _HEAVY)

@@ -84,7 +84,8 @@ def solve(base: ArrayNetwork, demands: Sequence[Demand], rows: Rows | None = Non
         own[own] = problem.covering(own)
     while True:
         patches = problem.patches(own)
-        disturbed = problem.unmet(problem.outputs(patches)) & ~own
+        after = problem.states.patched(patches.log_weights(problem.queries), patches.values)
+        disturbed = problem.unmet(after) & ~own
         if not disturbed.any():
             break
         own |= disturbed
@@ -99,22 +100,22 @@ class _Problem:
 
     def __init__(self, base: ArrayNetwork, demands: Sequence[Demand], rows: Rows | None) -> None:
         self._base, self._demands = base, demands
-        self._queries = np.array([one.query for one in demands], np.float32).reshape(-1, base.keys.shape[1])
-        self.states = base.states(self._queries)
+        self.queries = np.array([one.query for one in demands], np.float32).reshape(-1, base.keys.shape[1])
+        self.states = base.states(self.queries)
         self._targets = np.array([one.target if one.label is None else one.label for one in demands])
-        self._rows = Rows(base, self._queries[:0], self._targets[:0]) if rows is None else rows
+        self._rows = Rows(base, self.queries[:0], self._targets[:0]) if rows is None else rows
 
     def _of(self, own: Mask) -> list[Demand]:
         return [one for one, is_own in zip(self._demands, own, strict=True) if is_own]
 
     def unmet(self, outputs: Floats) -> Mask:
-        """Return which demands (n,) outputs (n, outputs) do not meet; what must only stay is none of them."""
-        pairs = zip(self._demands, outputs, strict=True)
-        return np.array([one.kind != "keep" and not one.is_met(row) for one, row in pairs], np.bool_)
-
-    def outputs(self, patches: PatchPrototypes) -> Floats:
-        """Return the outputs (n, outputs) at the inputs."""
-        return self.states.patched(patches.log_weights(self._queries), patches.values)
+        """Return which demands (n,) outputs (n, outputs) do not meet; one that must only stay is a conflict then."""
+        grown = errors(outputs, self._targets) - errors(self.states.outputs, self._targets)
+        is_kept = np.array([one.kind == "keep" for one in self._demands], np.bool_)
+        if (grown[is_kept] > self._rows.slack).any():
+            raise self._conflict()
+        is_met = [one.is_met(row) for one, row in zip(self._demands, outputs, strict=True)]
+        return ~(is_kept | np.array(is_met, np.bool_))
 
     def covering(self, own: Mask) -> Mask:
         """Return few of `own`, whose patches alone have all inputs for their labels within their radii."""
@@ -136,15 +137,8 @@ class _Problem:
             patches = replace(patches, values=self._values(alone, patches, own))
             is_harmful = np.any([fence.harmful(patches, is_widest) for fence in fences], axis=0)
             if not is_harmful.any():
-                break
+                return patches
             patches = replace(patches, radii=np.where(is_harmful, _SHRINK * patches.radii, patches.radii))
-        is_kept = np.array([one.kind == "keep" for one in self._demands])
-        after, before = (
-            errors(one[is_kept], self._targets[is_kept]) for one in (self.outputs(patches), self.states.outputs)
-        )
-        if (after > before + self._rows.slack).any():
-            raise self._conflict()
-        return patches
 
     def _alone(self, own: Mask) -> tuple[PatchPrototypes, list[Fence]]:
         """Return the patches as if each were the only one, and what those whose radius is sought must not harm."""
@@ -153,10 +147,10 @@ class _Problem:
         is_widest = np.array([one.is_widest for one in demands])
         if not is_widest.any():
             return alone, []
-        if not len(self._rows.inputs):
+        if np.isinf(self._rows.cap):
             raise PatchError("the largest radius needs the training data", location=("radius",), hint="give a number")
         # Of what a demand has with its own patch alone, the others may take the half.
-        answers, sq_dist = self._answers(alone, own), squared_distances(self._queries, alone.keys.astype(np.float64))
+        answers, sq_dist = self._answers(alone, own), squared_distances(self.queries, alone.keys.astype(np.float64))
         sq_dist[np.flatnonzero(own), np.arange(len(alone))] = np.inf
         halved = States(answers.log_sum - np.log(2), answers.outputs)
         fences = [self._rows.fence(alone.keys), Fence(sq_dist, halved, self._targets, self._rows.slack).right]
@@ -167,9 +161,6 @@ class _Problem:
         radii = np.where(is_widest, radii, alone.radii)
         if not radii.all():
             raise self._conflict()
-        if np.isinf(radii).any():
-            problem = "the largest radius needs different rows of the training data"
-            raise PatchError(problem, location=("radius",), hint="give a number")
         return replace(widest, radii=radii), fences
 
     def _values(self, alone: PatchPrototypes, patches: PatchPrototypes, own: Mask) -> Floats:
@@ -225,7 +216,7 @@ class _Problem:
     def _conflict(self) -> PatchConflictError:
         """Return the error that names the pairs of demands for different outputs, nearest first."""
         wanted, names = np.round(self._targets, 6).tolist(), [one.name for one in self._demands]
-        distances = np.sqrt(squared_distances(self._queries, self._queries.astype(np.float64)))
+        distances = np.sqrt(squared_distances(self.queries, self.queries.astype(np.float64)))
         pairs = [(one, other) for one, other in combinations(range(len(wanted)), 2) if wanted[one] != wanted[other]]
         conflicts = []
         for pair in sorted(pairs, key=lambda pair: float(distances[pair]))[:10]:

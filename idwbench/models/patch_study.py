@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.data.dataset import Dataset, Split
-from idwbench.errors import ConfigError
 from idwbench.models.array_weights import ArrayNetwork, States, calibration_error, softmax
 from idwbench.models.demands import Demand
 from idwbench.models.neighbours import mean_neighbour_distance
@@ -61,11 +60,8 @@ def study_patches(base: ArrayNetwork, data: Mapping[str, Split], cases: Cases | 
         cases: At most so many wrong test inputs, or the cases.
 
     Raises:
-        ConfigError: a regression.
         PatchError: the network's method is not `idw`.
     """
-    if data["test"].targets.ndim == 2:
-        raise ConfigError("patches need classes, not a regression", location=("kind",))
     splits = {name: data[name] for name in _SPLITS if name in data}
     states = {name: base.states(split.inputs) for name, split in splits.items()}
     inputs, labels = cases if not isinstance(cases, int) else wrong_cases(states["test"], splits["test"], cases)[:2]
@@ -100,13 +96,7 @@ def study_patches(base: ArrayNetwork, data: Mapping[str, Split], cases: Cases | 
 
 
 def special_cases(dataset: Dataset) -> Cases:
-    """Return the special points of Two Moons, scaled, each with both labels.
-
-    Raises:
-        ConfigError: the data set is another one.
-    """
-    if dataset.n_features != 2 or dataset.n_outputs != 2:
-        raise ConfigError("the special cases belong to the data set two_moons", location=("cases",))
+    """Return the special points of Two Moons, scaled, each with both labels."""
     points = np.repeat(np.array(SPECIAL_POINTS), 2, axis=0)
     return dataset.scaling.apply(points), np.tile(np.arange(2), len(SPECIAL_POINTS))
 

@@ -52,12 +52,12 @@ class PatchedNetwork(Patchable):
 
     @classmethod
     def of(cls, network: Network, dataset: Dataset, head: SavedModel | None = None) -> PatchedNetwork:
-        """Return a network without patches, or with those of a head that was saved.
+        """Return a network without patches, or with those of its head as a model of features that was saved.
 
         Args:
             network: The network.
             dataset: The data that it was trained on.
-            head: Its head as a model of features.
+            head: The head.
 
         Raises:
             PatchError: its head is linear, or its score has learned numbers that are no parameters of the method; or
@@ -79,10 +79,10 @@ class PatchedNetwork(Patchable):
         parts = [(one.method, one.parameters, one.keys.tolist(), one.values.tolist()) for one in (head.base, own)]
         if parts[0] != parts[1] or head.base.slopes:
             raise PatchError("it is the head of another network", location=("head",))
-        encoded: dict[str, Any] = {
-            name: replace(split, inputs=network.features(split.inputs)) for name, split in dataset.splits.items()
+        splits: dict[str, Any] = {
+            name: replace(one, inputs=network.features(one.inputs)) for name, one in dataset.splits.items()
         }
-        features = replace(dataset, **encoded, scaling=Scaling.identity(), image_shape=None)
+        features = replace(dataset, **splits, scaling=Scaling.identity(), image_shape=None)
         return cls(network, head, dataset, features)
 
     @property

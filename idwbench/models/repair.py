@@ -31,10 +31,10 @@ from idwbench.models.radii import Rows, errors
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.metrics import METRICS
 
-__all__ = ["NOISE", "Repair", "SplitEffect", "own_rows", "repair", "shifted"]
+__all__ = ["Repair", "SplitEffect", "own_rows", "perturbed", "repair"]
 
 # The standard deviation of the noise, as a part of the range of each feature.
-NOISE = 0.05
+_NOISE = 0.05
 _COPIES = 100
 _STEPS = ((0, 1), (0, -1), (1, 0), (-1, 0))
 # More threads of BLAS wait longer for each other than they save.
@@ -162,18 +162,13 @@ class Repair:
         """Share of the perturbed copies of the inputs that get their labels: ``noise``, and of images ``shifts``."""
         if not self.effects or not self.demands or not self.before.class_names:
             return {}
-        spread, image_shape = np.ptp(self.splits["train"].box, axis=0), self.before.image_shape
-        kept: dict[str, list[float]] = {}
+        queries, labels = np.stack([one.query for one in self.demands]), [[one.label] for one in self.demands]
+        kept, spread = {}, np.ptp(self.splits["train"].box, axis=0)
         with _one_thread():
-            for seed, one in enumerate(self.demands):
-                noise = np.random.default_rng(seed).normal(0, NOISE, (_COPIES, len(one.query)))
-                copies = {"noise": one.query + noise * spread}
-                if image_shape is not None:
-                    copies["shifts"] = shifted(one.query, image_shape)
-                for name, inputs in copies.items():
-                    answers = self.solved.outputs(inputs).argmax(1)
-                    kept.setdefault(name, []).append(float((answers == one.label).mean()))
-        return {name: float(np.mean(shares)) for name, shares in kept.items()}
+            for name, inputs in perturbed(queries, spread, _COPIES, self.before.image_shape).items():
+                answers = self.solved.outputs(inputs.reshape(-1, len(spread))).argmax(1)
+                kept[name] = float((answers.reshape(len(queries), -1) == labels).mean())
+        return kept
 
     @cached_property
     def after(self) -> SavedModel:
@@ -304,8 +299,19 @@ def own_rows(model: SavedModel, dataset: Dataset) -> dict[str, Rows]:
     return rows
 
 
-def shifted(query: NDArray[np.float32], image_shape: tuple[int, int]) -> NDArray[np.float32]:
-    """Return the four copies of an image (features,) that are moved by one pixel; borders are repeated."""
-    image, (rows, columns) = np.pad(query.reshape(image_shape), 1, mode="edge"), image_shape
-    moved = [image[1 + down : 1 + down + rows, 1 + right : 1 + right + columns] for down, right in _STEPS]
-    return np.stack(moved).reshape(4, -1)
+def perturbed(
+    queries: NDArray[np.float32], spread: Floats, n: int, image_shape: tuple[int, int] | None
+) -> dict[str, NDArray[Any]]:
+    """Return copies (queries, copies, features) of inputs: `n` with ``noise``, and of images four ``shifts``.
+
+    Noise has a standard deviation of 5 % of the `spread` of each feature; images are moved by one pixel, with the
+    pixels at the border repeated.
+    """
+    noise = np.random.default_rng(0).normal(0, _NOISE, (len(queries), n, len(spread)))
+    copies: dict[str, NDArray[Any]] = {"noise": queries[:, None] + noise * spread}
+    if image_shape is not None:
+        rows, columns = image_shape
+        images = np.pad(queries.reshape(len(queries), rows, columns), ((0, 0), (1, 1), (1, 1)), mode="edge")
+        moved = [images[:, 1 + down : 1 + down + rows, 1 + right : 1 + right + columns] for down, right in _STEPS]
+        copies["shifts"] = np.stack(moved, axis=1).reshape(len(queries), len(_STEPS), rows * columns)
+    return copies

@@ -9,7 +9,7 @@ from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Split
 from idwbench.models.array_weights import ArrayNetwork, calibration_error
 from idwbench.models.patch_comparison import compare_ways
-from idwbench.models.repair import shifted
+from idwbench.models.repair import perturbed
 from idwbench.runs.metrics import METRICS, PATCH_MEASURES, PATCH_WAYS
 
 SHAPE = (3, 2)
@@ -71,7 +71,9 @@ def expected_measures(outputs, base, rows):
     was_right, is_right = before.argmax(1) == test.labels, after.argmax(1) == test.labels
     shift_kept, neighbours = [], []
     for row in rows:
-        shift_kept += (outputs(shifted(test.inputs[row], SHAPE)).argmax(1) == test.labels[row]).tolist()
+        shift_kept += (
+            outputs(perturbed(test.inputs[[row]], np.ones(6), 0, SHAPE)["shifts"][0]).argmax(1) == test.labels[row]
+        ).tolist()
         alike = [other for other in np.flatnonzero(test.labels == test.labels[row]) if other != row]
         alike.sort(key=lambda other: np.linalg.norm(test.inputs[other].astype(float) - test.inputs[row]))
         neighbours += is_right[alike[:10]].tolist()

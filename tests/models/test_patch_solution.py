@@ -349,7 +349,7 @@ def refusals():
     half = Demand(query=query, label=other, confidence=0.5, radius_given=1.0)
     yield "confidence: the label would not win with probability 0.5, it needs above 0.5$", lambda: solve(two, [half])
     one = Rows(base, rows.inputs[-20:-19], rows.targets[-20:-19])
-    yield "needs different rows of the training data", lambda: solve(base, [Demand(query=query, label=label)], one)
+    yield "the largest radius needs the training data", lambda: solve(base, [Demand(query=query, label=label)], one)
 
 
 @pytest.mark.parametrize(("message", "call"), list(refusals()))

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from blob_data import make_dataset, make_regression
+from blob_data import make_dataset
 from scipy.special import softmax
 
 from idwbench.attention.scores import get_method
 from idwbench.data.loading import load_dataset
-from idwbench.errors import ConfigError
 from idwbench.models.array_weights import ArrayNetwork, calibration_error
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.patch_study import CRITERIA, SPECIAL_POINTS, special_cases, study_patches
@@ -225,11 +224,3 @@ def test_at_most_n_cases_are_studied_and_extreme_powers_warn_of_nothing_and_stay
     for power in (0.01, 1000.0):
         metrics, arrays = study_of(a_study(power=power, epsilon=1e-3), *prototypes(dataset), dataset)
         assert np.isfinite([*metrics.values()]).all() and np.isfinite(arrays["eta"]).all()
-
-
-def test_a_regression_and_special_cases_of_other_data_are_refused():
-    dataset = make_dataset()
-    with pytest.raises(ConfigError, match="the special cases belong to the data set two_moons"):
-        study_of(a_study(cases="special"), *prototypes(dataset), dataset)
-    with pytest.raises(ConfigError, match="patches need classes, not a regression"):
-        study_of(a_study(), np.zeros((6, 3)), np.zeros((6, 2)), make_regression())
