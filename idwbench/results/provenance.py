@@ -51,34 +51,28 @@ def checkout_of(package: Path = _PACKAGE) -> dict[str, str | bool | int] | None:
 
     Returns:
         ``commit``, its SHA-1, and ``dirty``, whether files of the package differ from it; if so also
-        ``changed_files``, how many, and ``diff``, the SHA-256 of the differences and of the checksums of new files, if
-        git tells them.
+        ``changed_files``, how many, and ``diff``, the SHA-256 of their names and contents.
     """
     # A virtual environment may be in the checkout of another project, where the package is not tracked.
-    if not _git(package, "ls-files", "--", "__init__.py") or (commit := _git(package, "rev-parse", "HEAD")) is None:
+    is_tracked = bool(_git(package, "ls-files", "--", "__init__.py"))
+    place = _git(package, "rev-parse", "--show-toplevel", "HEAD") if is_tracked else None
+    entries = _git(package, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--", ".")
+    if place is None or entries is None:
         return None
-    status = _git(package, "status", "--porcelain", "--untracked-files=all", "--", ".")
-    if status is None:
-        return None
-    if not status:
-        return {"commit": commit.strip(), "dirty": False}
-    facts: dict[str, str | bool | int] = {"commit": commit.strip(), "dirty": True}
-    facts["changed_files"] = len(status.splitlines())
-    return facts if (diff := _diff_sha256(package)) is None else {**facts, "diff": diff}
+    root, commit = place.splitlines()
+    names = (entry[3:] for entry in entries.split("\0") if entry)
+    changed = [f"{name} {_content_of(Path(root, name))}" for name in sorted(names)]
+    if not changed:
+        return {"commit": commit, "dirty": False}
+    diff = hashlib.sha256("\n".join(changed).encode()).hexdigest()
+    return {"commit": commit, "dirty": True, "changed_files": len(changed), "diff": diff}
 
 
-def _diff_sha256(package: Path) -> str | None:
-    """Return the SHA-256 of what ``git diff`` prints, with the checksums of new files; None if git does not answer."""
-    text = _git(package, "diff", "HEAD", "--no-ext-diff", "--no-textconv", "--no-color", "--full-index", "--", ".")
-    names = _git(package, "ls-files", "--others", "--exclude-standard", "-z", "--", ".")
-    if text is None or names is None:
-        return None
-    for name in filter(None, names.split("\0")):
-        try:
-            text += f"new file {name} sha256 {file_sha256(package / name, ResultsError)}\n"
-        except ResultsError:
-            text += f"new file {name} which cannot be read\n"
-    return hashlib.sha256(text.encode()).hexdigest()
+def _content_of(file: Path) -> str:
+    try:
+        return file_sha256(file, ResultsError)
+    except ResultsError:
+        return "cannot be read"  # or was deleted
 
 
 def _git(folder: Path, *words: str) -> str | None:
