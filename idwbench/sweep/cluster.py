@@ -11,7 +11,7 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from multiprocessing import resource_tracker
 from pathlib import Path
@@ -109,9 +109,7 @@ def _local_cluster(workers: int, resources: dict[str, float]) -> Iterator[Any]:
     import dask
     from distributed import LocalCluster
 
-    started = []
-
-    def start() -> None:
+    def start() -> LocalCluster:
         # The processes inherit this: a terminal sends Ctrl-C to all of them, and it is for the driver alone.
         if hasattr(signal, "pthread_sigmask"):
             resource_tracker.ensure_running()  # would unblock SIGINT again
@@ -126,18 +124,15 @@ def _local_cluster(workers: int, resources: dict[str, float]) -> Iterator[Any]:
             resources=resources,
             silence_logs=logging.CRITICAL,
         )
-        started.append(cluster)
+        ending.callback(uninterrupted, cluster.close)
+        return cluster
 
-    with dask.config.set(_LOCAL_SETTINGS):
+    with dask.config.set(_LOCAL_SETTINGS), ExitStack() as ending:
         try:
-            try:
-                uninterrupted(start)
-            except Exception as error:  # of the operating system, or of a process that ended
-                raise ClusterError(f"{workers} processes cannot be started", hint=_reason(error)) from None
-            yield started[0]
-        finally:
-            for cluster in started:
-                uninterrupted(cluster.close)
+            cluster = uninterrupted(start)
+        except Exception as error:  # of the operating system, or of a process that ended
+            raise ClusterError(f"{workers} processes cannot be started", hint=_reason(error)) from None
+        yield cluster
 
 
 def _check_scheduler(address: str, distributed: Any) -> None:
@@ -145,11 +140,8 @@ def _check_scheduler(address: str, distributed: Any) -> None:
 
     async def identity() -> Any:
         arguments = distributed.Security().get_connection_args("client")
-        comm = await distributed.core.connect(address, timeout=CONNECT_SECONDS, **arguments)
-        try:
-            return await asyncio.wait_for(distributed.core.send_recv(comm, op="identity"), CONNECT_SECONDS)
-        finally:
-            comm.abort()
+        async with distributed.rpc(address, timeout=CONNECT_SECONDS, connection_args=arguments) as server:
+            return await asyncio.wait_for(server.identity(), CONNECT_SECONDS)
 
     try:
         kind = asyncio.run(identity())["type"]
@@ -166,16 +158,16 @@ def _unreachable(address: str, error: Exception) -> ClusterError:
     return ClusterError(f"no Dask scheduler answers at {address}", hint=_reason(error))
 
 
-def _reason(error: BaseException | None) -> str:
+def _reason(error: BaseException) -> str:
     """Return what the operating system says, such as ``Connection refused``, or the first line of the error."""
-    first = first_line(error)
-    while error is not None:
-        if isinstance(error, OSError) and error.strerror:
-            return error.strerror
-        if found := re.search(r"\[Errno -?\d+\] ([^\n]+)", str(error)):
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror
+        if found := re.search(r"\[Errno -?\d+\] ([^\n]+)", str(cause)):
             return found[1]
-        error = error.__cause__ or error.__context__
-    return first
+        cause = cause.__cause__ or cause.__context__
+    return first_line(error) or error_summary(error)
 
 
 @contextmanager
