@@ -19,8 +19,7 @@ def grid_text(grid):
 
 def sweep_spec(name, *datasets, grid, seeds=(0,)):
     """Return the specification of a sweep over blocks of axes."""
-    blocks, settings = read_grid(grid, datasets, len(seeds))
-    return SweepSpec(name, "", datasets, seeds, blocks, settings)
+    return SweepSpec(name, "", datasets, seeds, read_grid(grid, datasets, len(seeds)))
 
 
 def sweep_text(dataset, *blocks, sampler="", protocol="{epochs: 2}", seeds="2"):

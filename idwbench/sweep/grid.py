@@ -65,12 +65,8 @@ def check_distinct(values: Iterable[Any], problem: str) -> None:
             raise ConfigError(f"{problem.format(value)}, at [{first[value]}]", location=(index,))
 
 
-def read_grid(
-    content: Any, datasets: Sequence[DataProtocol], n_seeds: int
-) -> tuple[tuple[Block, ...], tuple[Setting, ...]]:
-    """Return the blocks of a list of mappings, or of one mapping, and their settings.
-
-    A single value is an axis of length one.
+def read_grid(content: Any, datasets: Sequence[DataProtocol], n_seeds: int) -> tuple[Setting, ...]:
+    """Return the settings of a list of mappings, or of one mapping; a single value is an axis of length one.
 
     An axis is a setting of the model or of the protocol. Every combination is checked with every data set.
 
@@ -87,7 +83,7 @@ def read_grid(
     for index, block in enumerate(grid):
         with within(index):
             settings += block_settings(block, datasets)
-    return tuple(grid), tuple(settings)
+    return tuple(settings)
 
 
 def read_blocks(content: Any, *, ranges: bool = False) -> list[Block]:
@@ -121,28 +117,19 @@ def _check_axes(content: Any, ranges: bool) -> None:
 def block_settings(block: Block, datasets: Sequence[DataProtocol]) -> list[Setting]:
     """Return the settings of a block in the order of `cells`.
 
-    The combinations of its settings of models, and those of protocols, are parsed once each.
-
     Raises:
         ConfigError: a combination is not valid for a data set; `location` is the axis and the index of the value.
     """
     supported, defaults = zip(*datasets, strict=True)
-    of_model = sorted(block.keys() - Protocol.model_fields.keys())
-    of_protocol = sorted(block.keys() & Protocol.model_fields.keys())
-    models: dict[tuple[Any, ...], ModelConfig] = {}
-    protocols: dict[tuple[Any, ...], tuple[Protocol, ...]] = {}
-    for cell in cells({name: block[name] for name in of_model}):
+    settings: list[Setting] = []
+    for cell in cells(block):
+        protocol = {name: cell.pop(name) for name in block if name in Protocol.model_fields}
         with _at_axis(block, cell, lambda settings: parse_model(settings, *supported)):
-            models[(*cell.values(),)] = parse_model(cell, *supported)
-    for cell in cells({name: block[name] for name in of_protocol}):
-        with _at_axis(block, cell, lambda settings: parse_protocol(settings, defaults[0])):
-            parsed = {one: parse_protocol(cell, one) if cell else one for one in dict.fromkeys(defaults)}
-            protocols[(*cell.values(),)] = tuple(parsed[one] for one in defaults)
+            model = parse_model(cell, *supported)
+        with _at_axis(block, protocol, lambda settings: parse_protocol(settings, defaults[0])):
+            settings.append((model, tuple(parse_protocol(protocol, one) if protocol else one for one in defaults)))
     _check_axes_distinct(block)
-    return [
-        (models[(*(cell[name] for name in of_model),)], protocols[(*(cell[name] for name in of_protocol),)])
-        for cell in cells(block)
-    ]
+    return settings
 
 
 def _check_axes_distinct(block: Block) -> None:

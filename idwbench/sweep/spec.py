@@ -18,7 +18,7 @@ from idwbench.errors import ConfigError, SpecError, did_you_mean, dotted
 from idwbench.runs.config import RunConfig
 from idwbench.runs.protocol import DEFAULT_PROTOCOLS, Protocol, parse_protocol
 from idwbench.runs.settings import Seed, Settings, is_storable, validated
-from idwbench.sweep.grid import MAX_RUNS, Block, DataProtocol, Setting, check_distinct, read_datasets, read_grid, within
+from idwbench.sweep.grid import MAX_RUNS, DataProtocol, Setting, check_distinct, read_datasets, read_grid, within
 from idwbench.sweep.sampler import SamplerSettings, SearchBlock, read_sampler, read_space
 from idwbench.sweep.yaml_source import YamlSource, read_yaml
 
@@ -32,10 +32,9 @@ class SweepSpec:
     Attributes:
         datasets: In the order of the plan, each with its protocol: its default, with the settings of the file.
         seeds: In the order of the file; a count n stands for 0 … n − 1.
-        grid: Blocks of axes; each stands for the product of its axes.
         settings: The model of each cell of the grid, and its protocol on each data set.
         source: The text of the file.
-        sampler: The search in place of a grid, which is then empty; or None.
+        sampler: The search in place of a grid, which then has no cells; or None.
         space: The blocks of axes and ranges of the search.
     """
 
@@ -43,7 +42,6 @@ class SweepSpec:
     description: str
     datasets: tuple[DataProtocol, ...]
     seeds: tuple[int, ...]
-    grid: tuple[Block, ...] = ()
     settings: tuple[Setting, ...] = field(default=(), repr=False)
     source: str = ""
     sampler: SamplerSettings | None = None
@@ -125,8 +123,7 @@ def _read(source: YamlSource, path: Path) -> SweepSpec:
         spec = SweepSpec(file.name, file.description.strip(), pairs, tuple(file.seeds), source=source.text)
         if file.sampler is None:
             with within("grid"):
-                grid, settings = read_grid(file.grid, pairs, len(spec.seeds))
-            return replace(spec, grid=grid, settings=settings)
+                return replace(spec, settings=read_grid(file.grid, pairs, len(spec.seeds)))
         with within("sampler"):
             sampler = read_sampler(file.sampler, pairs, len(spec.seeds))
         with within("grid"):

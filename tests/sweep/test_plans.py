@@ -24,19 +24,22 @@ def test_a_good_file_becomes_frozen_values(tmp_path):
     assert (spec.name, spec.description, spec.seeds) == ("small", "A test", (0, 1, 2))
     assert spec.datasets[0][0] == TwoMoonsConfig(noise=0.2)
     assert spec.datasets[0][1] == Protocol(epochs=5, batch_size=10, learning_rate=1e-3)
-    assert spec.grid[0] == {"method": ("fc_relu", "neg_dist"), "prototypes": (2, 16)}
-    assert spec.grid[1]["power"] == (1.0, 2.5)
+    sizes = [(model.method, model.prototypes) for model, _ in spec.settings]
+    assert sizes[:4] == [("fc_relu", 2), ("fc_relu", 16), ("neg_dist", 2), ("neg_dist", 16)]
+    assert {model.parameters["power"] for model, _ in spec.settings[4:]} == {1.0, 2.5}
     assert spec.source == GOOD
 
 
 def test_a_mapping_is_one_block_whose_scalars_are_axes_of_length_one(tmp_path):
     block = "{method: idw, prototypes: 4, learning_rate: [1, 0.1], initialisation: [mean, kmeans]}"
     spec = read_text(tmp_path, grid_text(block))
-    axes = {"learning_rate": (1.0, 0.1), "initialisation": ("mean", "kmeans")}
-    assert spec.grid == ({"method": ("idw",), "prototypes": (4,), **axes},)
+    cells = [(model.initialisation, protocol.learning_rate) for model, (protocol,) in spec.settings]
+    assert cells == [("mean", 1.0), ("mean", 0.1), ("kmeans", 1.0), ("kmeans", 0.1)]
+    assert {(model.method, model.prototypes) for model, _ in spec.settings} == {("idw", 4)}
     assert spec.datasets[0][1] == DEFAULT_PROTOCOLS["two_moons"]
     possible = "{method: idw, prototypes: 4, optimizer: sgd, momentum: [0, 0.9], epochs: 9, warmup_epochs: 8}"
-    assert read_text(tmp_path, grid_text(possible)).grid[0]["momentum"] == (0, 0.9)
+    settings = read_text(tmp_path, grid_text(possible)).settings
+    assert [protocol.momentum for _, (protocol,) in settings] == [0, 0.9]
 
 
 def test_comments_aliases_and_the_line_ends_of_other_systems_do_no_harm(tmp_path):
@@ -47,7 +50,7 @@ def test_comments_aliases_and_the_line_ends_of_other_systems_do_no_harm(tmp_path
     file.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
     spec = read_sweep(file)
     assert spec.seeds == (1, 2**32 - 1)
-    assert [block["prototypes"] for block in spec.grid] == [(2,), (2,)]
+    assert {model.prototypes for model, _ in spec.settings} == {2} and len(spec.settings) > 1
 
 
 def test_the_dialect_is_yaml_1_2(tmp_path):
@@ -85,8 +88,9 @@ def test_changes_are_made_where_the_file_has_their_name_and_the_source_is_a_file
     changes = {"seeds": [7], "epochs": 2, "prototypes": 8, "learning_rate": 0.5, "dataset.noise": 0.1, "name": "quick"}
     spec = read_sweep(file, {**changes, "protocol.batch_size": 4})
     assert (spec.name, spec.seeds, spec.datasets[0][0].noise) == ("quick", (7,), 0.1)
-    assert spec.grid[0] == {"method": ("neg_dist",), "prototypes": (8,), "learning_rate": (0.5,)}
-    assert spec.grid[1] == {"method": ("idw",), "prototypes": (8,)}  # of the axis only where it is one
+    found = [(model.method, model.prototypes, protocol.learning_rate) for model, (protocol,) in spec.settings]
+    # Of the axis only where it is one.
+    assert found == [("neg_dist", 8, 0.5), ("idw", 8, spec.datasets[0][1].learning_rate)]
     assert (spec.datasets[0][1].epochs, spec.datasets[0][1].batch_size) == (2, 4)
     assert plan(read_text(tmp_path, spec.source)) == plan(spec)
     other = read_sweep(changeable(tmp_path), {"dataset": "digits", "protocol": {"epochs": 1}})
@@ -122,7 +126,8 @@ def test_a_change_of_what_a_file_has_not_names_each_of_its_settings_once(tmp_pat
 
 def test_a_plugins_parameter_is_an_axis(tmp_path):
     register_method(Method("scaled", "0", lambda inputs, keys: 0, parameters=(Parameter("gain", 1.0, minimum=0),)))
-    assert read_text(tmp_path, grid_text("{method: scaled, prototypes: 2, gain: [1, 2]}")).grid[0]["gain"] == (1, 2)
+    settings = read_text(tmp_path, grid_text("{method: scaled, prototypes: 2, gain: [1, 2]}")).settings
+    assert [model.parameters["gain"] for model, _ in settings] == [1, 2]
     message = error_of(tmp_path, grid_text("{method: scaled, prototypes: 2, gain: [1, -2]}"))
     assert message == "4:49: grid.gain[1]: must be >= 0, got -2"
 
