@@ -23,7 +23,6 @@ from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import DigitsConfig, ImageConfig, dataset_identity
 from idwbench.runs.kinds.models import MODELS
-from idwbench.runs.metrics import Metrics
 from idwbench.runs.settings import Count, Settings, validated
 from idwbench.sweep.observer import Observer, default_observer
 from idwbench.sweep.runner import Runner, with_requirements
@@ -39,7 +38,6 @@ __all__ = ["RETRIED", "Retry", "measure_runs", "replay_run", "run_sweep", "train
 
 # Metrics of the cost of a training, which differ from one to the next.
 _COSTS = ("seconds_per_step", "activation_memory", "fit_seconds", "predict_seconds")
-_MEASURED_AT_ONCE = 50
 Retry = Literal["failed", "diverged", "all"]
 # The states that each choice trains again.
 RETRIED: dict[str | None, tuple[EndedState, ...]] = {
@@ -263,19 +261,14 @@ def unmeasured_runs(runs: Sequence[StoredRun]) -> list[StoredRun]:
 
     These are old runs, or runs on images that are older than the correlation of keys with them.
     """
-    return [
-        run
-        for run in runs
-        if run.state == "complete"
-        and {"keys", "values"} <= set(MODELS[run.config.model.kind].array_names)
-        and any(run.metric(name, "train") is None for name in _telling_metrics(run))
-    ]
 
+    def lacks_metrics(run: StoredRun) -> bool:
+        is_image = isinstance(run.config.dataset, ImageConfig | DigitsConfig)
+        names = ("coverage", "key_correlation") if is_image else ("coverage",)
+        return any(run.metric(name, "train") is None for name in names)
 
-def _telling_metrics(run: StoredRun) -> tuple[str, ...]:
-    """Return the metrics of quality that every measured run with such data has."""
-    is_image = isinstance(run.config.dataset, ImageConfig | DigitsConfig)
-    return ("coverage", "key_correlation") if is_image else ("coverage",)
+    complete = [run for run in runs if run.state == "complete" and lacks_metrics(run)]
+    return [run for run in complete if {"keys", "values"} <= set(MODELS[run.config.model.kind].array_names)]
 
 
 def measure_runs(
@@ -306,15 +299,13 @@ def measure_runs(
 
         dataset = load_dataset(group[0].config.dataset, data_dir)
         quality = PrototypeQuality(dataset.splits, are_images=dataset.image_shape is not None)
-        for start in range(0, len(group), _MEASURED_AT_ONCE):
-            measured: dict[str, Metrics] = {}
-            for run in group[start : start + _MEASURED_AT_ONCE]:
+        with results.kept_open():
+            for run in group:
                 if run.data_sha256 not in (None, dataset.sha256):
                     raise ResultsError(f"run {run.run_key[:12]} was trained on other data: the checksums differ")
                 stored = results.load_arrays(run.run_key)
                 keys, values = (stored[name].astype("float32") for name in ("keys", "values"))
-                measured[run.run_key] = quality.metrics(keys, values)
-            results.add_metrics(measured)
-            done += len(measured)
-            on_measured(done)
+                results.add_metrics({run.run_key: quality.metrics(keys, values)})
+                done += 1
+                on_measured(done)
     return done

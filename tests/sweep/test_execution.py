@@ -129,21 +129,20 @@ def test_runs_on_images_that_are_older_than_the_correlation_of_keys_are_measured
     assert run.metric("key_correlation", "train") == pytest.approx(expected, rel=1e-12)
 
 
-def test_what_was_measured_before_an_interruption_stays_and_a_run_of_other_data_is_refused(unmeasured, monkeypatch):
-    monkeypatch.setattr("idwbench.sweep.execution._MEASURED_AT_ONCE", 5)
+def test_what_was_measured_before_an_interruption_stays_and_a_run_of_other_data_is_refused(unmeasured):
     results = Results(unmeasured)
 
     with pytest.raises(KeyboardInterrupt):
         measure_runs(results, results.find_runs(), on_measured=Mock(side_effect=KeyboardInterrupt))
-    assert len(unmeasured_runs(results.find_runs())) == 7
+    assert len(unmeasured_runs(results.find_runs())) == 11
     with results._database.write() as connection:
         connection.exec_driver_sql(f"UPDATE runs SET data_sha256 = '{'0' * 64}' || data_sha256")
     with pytest.raises(ResultsError, match=r"^run \w{12} was trained on other data: the checksums differ$"):
         measure_runs(results, results.find_runs())
-    assert len(unmeasured_runs(results.find_runs())) == 7
+    assert len(unmeasured_runs(results.find_runs())) == 11
     with results._database.write() as connection:
         connection.exec_driver_sql("UPDATE runs SET data_sha256 = substr(data_sha256, 65)")
-    assert idwbench.measure_runs(results, results.find_runs()) == 7
+    assert idwbench.measure_runs(results, results.find_runs()) == 11
 
 
 DATA = {"name": "two_moons", "train_per_class": 20, "test_per_class": 10, "holdout_per_class": 10}
