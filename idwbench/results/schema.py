@@ -12,7 +12,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sqlalchemy import Connection, insert, inspect, select, update
+from sqlalchemy import Connection, delete, insert, inspect, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateColumn
 
@@ -176,7 +176,13 @@ def _upgrade(connection: Connection, database: Database) -> None:
     if version is not None and database.path is not None:
         _back_up(database.path, version)
     try:
-        _write_tables(connection, version)
+        if version is None:
+            metadata.create_all(connection, checkfirst=False)
+        else:
+            _migrate(connection, version)
+        connection.execute(delete(versions))
+        connection.execute(insert(versions).values(version_num=VERSION))
+        _create_views(connection)
     except (DBAPIError, ResultsError) as error:
         problem = f"cannot be upgraded to version {VERSION} and was left unchanged: {explained(error.__cause__)}"
         raise ResultsError(problem, file=database.label) from error
@@ -199,21 +205,10 @@ def _back_up(path: Path, version: str) -> None:
         raise ResultsError(problem, file=path) from error
 
 
-def _write_tables(connection: Connection, version: str | None) -> None:
-    """Make the newest tables and views, in an empty database or from those of an older version."""
-    if version is None:
-        metadata.create_all(connection, checkfirst=False)
-        connection.execute(insert(versions).values(version_num=VERSION))
-    else:
-        for view in ("runs_wide", "leaderboard"):  # SQLite refuses to replace a table that a view reads
-            connection.exec_driver_sql(f"DROP VIEW {view}")
-        _migrate(connection, version)
-        connection.execute(update(versions).values(version_num=VERSION))
-    _create_views(connection)
-
-
 def _migrate(connection: Connection, version: str) -> None:
     """Bring tables of an older version to the newest, without the views."""
+    for view in ("runs_wide", "leaderboard"):  # SQLite refuses to replace a table that a view reads
+        connection.exec_driver_sql(f"DROP VIEW {view}")
     if version == "0001":
         _make_again(connection)
         return
@@ -236,7 +231,7 @@ def _make_again(connection: Connection) -> None:
     for name in _FIRST_TABLES:
         connection.exec_driver_sql(f"CREATE TEMPORARY TABLE old_{name} AS SELECT * FROM {name}")
         connection.exec_driver_sql(f"DROP TABLE {name}")
-    metadata.create_all(connection, [table for table in metadata.sorted_tables if table is not versions])
+    metadata.create_all(connection)
     new = {
         "model": "'prototypes'",
         "protocol": "json_extract(config, '$.protocol')" if is_sqlite else "config -> 'protocol'",
