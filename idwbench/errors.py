@@ -240,11 +240,11 @@ def did_you_mean(word: str, valid: Iterable[str]) -> str:
     return f"expected one of: {', '.join(words)}" if words else ""
 
 
-def shortened(text: str) -> str:
+def shortened(text: str, most: int = _MOST_CHARACTERS) -> str:
     """Return a text without its middle if it is long, as a file that is one word, or an argument of many characters."""
-    if len(text) <= _MOST_CHARACTERS:
+    if len(text) <= most:
         return text
-    return f"{text[: _MOST_CHARACTERS // 2]} … {text[-_MOST_CHARACTERS // 4 :]}"
+    return f"{text[: most // 2]} … {text[-most // 4 :]}"
 
 
 def first_line(error: BaseException | None) -> str:

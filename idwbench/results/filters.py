@@ -10,13 +10,13 @@ import ast
 import math
 import operator as operators
 from collections.abc import Callable, Collection
-from functools import reduce
+from functools import partial, reduce
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
 import pandas
 
-from idwbench.errors import ConfigError, did_you_mean
+from idwbench.errors import ConfigError, did_you_mean, shortened
 from idwbench.runs.kinds.models import model_setting_names
 from idwbench.runs.metrics import METRICS, SPLITS
 
@@ -25,6 +25,7 @@ __all__ = ["LISTED_STATES", "ListedState", "in_states", "matching", "sorted_runs
 ListedState = Literal["planned", "running", "stale", "retraining", "complete", "diverged", "failed"]
 LISTED_STATES: tuple[ListedState, ...] = get_args(ListedState)
 
+_shortened = partial(shortened, most=60)
 _EXAMPLE = 'such as "prototypes == 16 and test_accuracy > 0.95"'
 _LONGEST = 10_000
 _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
@@ -120,10 +121,6 @@ def _refused(problem: str, hint: str = "") -> ConfigError:
 def _nearest(name: str, frame: pandas.DataFrame) -> str:
     hint = did_you_mean(name, map(str, frame.columns))
     return hint if hint.startswith("did you mean") else "names are those of the columns of a table of runs"
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def _value(frame: pandas.DataFrame, node: ast.expr) -> Any:

@@ -16,7 +16,7 @@ import pydantic
 import sqlalchemy as sa
 from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
 
-from idwbench.errors import ConfigError, ResultsError, did_you_mean
+from idwbench.errors import ConfigError, ResultsError, did_you_mean, shortened
 from idwbench.results.records import RESULT_STATES, RunState, StoredRun
 from idwbench.results.tables import (
     Json,
@@ -56,7 +56,7 @@ __all__ = [
     "sweeps_of",
 ]
 
-_SHORT = 12
+_SHORT, _MOST = 12, 60  # characters of a key, and of a value in a message
 _UNDECODABLE = "Could not decode to UTF-8"  # of the driver of SQLite, which names the column and not the run
 
 
@@ -83,11 +83,6 @@ def check_text(connection: sa.Connection, label: str, error: BaseException) -> N
             except UnicodeDecodeError as reason:
                 run_key = key.decode("utf-8", "backslashreplace")
                 raise ResultsError(str(_unreadable(run_key, column.name, f"{reason}")), file=label) from None
-
-
-def _shortened(text: str) -> str:
-    """Return the beginning of a text, for messages."""
-    return text if len(text) <= 40 else f"{text[:40]}…"
 
 
 _STRICT, _NONE = ConfigDict(strict=True), type(None)
@@ -132,7 +127,7 @@ def _converted(run_key: str, column: str, convert: Callable[..., Any], *values: 
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         reason = ": ".join([*filter(None, [".".join(map(str, first["loc"]))]), first["msg"]])
-        reason += f", got {_shortened(str(first['input']))!r}" if isinstance(first["input"], str | bytes) else ""
+        reason += f", got {shortened(str(first['input']), _MOST)!r}" if isinstance(first["input"], str | bytes) else ""
     except (ConfigError, ValueError) as error:
         reason = str(error)
     raise _unreadable(run_key, column, reason)
@@ -276,7 +271,7 @@ def find_run(connection: sa.Connection, run_key: str) -> StoredRun:
     query = sa.select(runs.c.id, runs.c.run_key).where(begins_so).order_by(runs.c.run_key).limit(3)
     rows = connection.execute(query).all() if beginning else []
     if not rows:
-        raise ResultsError(f"no run has a key that begins with '{_shortened(run_key)}'")
+        raise ResultsError(f"no run has a key that begins with '{shortened(run_key, _MOST)}'")
     if len(rows) > 1:
         some = ", ".join(row.run_key[:_SHORT] for row in rows)
         problem = f"several runs have a key that begins with '{run_key}' ({some}, …)"
