@@ -14,6 +14,7 @@ from idwbench.results.records import RESULT_STATES, EndedState
 from idwbench.results.tables import chunks, rows_by_key, runs
 
 __all__ = [
+    "ENDED_STATES",
     "LEASE_DURATION",
     "PROCESS",
     "Reopened",
@@ -28,6 +29,7 @@ __all__ = [
     "renew_leases",
     "run_states",
     "stale_keys",
+    "state_of",
     "this_process",
 ]
 
@@ -38,7 +40,7 @@ _START_TOLERANCE = timedelta(seconds=5)
 # Runs to be trained again, each with the time of its end; a run that has ended since is not reopened.
 Reopened = dict[str, datetime | None]
 
-_ENDED = get_args(EndedState)
+ENDED_STATES: tuple[EndedState, ...] = get_args(EndedState)
 # The columns that `is_stale` takes.
 PROCESS = (runs.c.host, runs.c.pid, runs.c.heartbeat_at)
 
@@ -75,10 +77,12 @@ def process_is_alive(pid: int, seen_at: datetime) -> bool:
 def run_states(connection: Connection, run_keys: Sequence[str]) -> dict[str, str]:
     """Return the states of the stored runs among `run_keys`; a running run that lost its process is ``stale``."""
     rows = rows_by_key(connection, run_keys, runs.c.state, *PROCESS)
-    return {
-        key: "stale" if row.state == "running" and is_stale(row.host, row.pid, row.heartbeat_at) else row.state
-        for key, row in rows.items()
-    }
+    return {key: state_of(row) for key, row in rows.items()}
+
+
+def state_of(row: Row[*tuple[Any, ...]]) -> str:
+    """Return the state of a row with `PROCESS`: that of a running run that lost its process is ``stale``."""
+    return "stale" if row.state == "running" and is_stale(row.host, row.pid, row.heartbeat_at) else str(row.state)
 
 
 def stale_keys(connection: Connection) -> set[str]:
@@ -94,7 +98,8 @@ def pending_runs(
     asked = dict.fromkeys(run_keys)
     is_open = [] if reopened.keys() & asked else [runs.c.state.in_(["planned", "running"])]
     rows = rows_by_key(connection, asked, runs.c.state, runs.c.finished_at, *PROCESS, where=is_open, lock=lock)
-    return [key for key in asked if key in rows and _is_free(rows[key], reopened)]
+    free = {key for key, row in rows.items() if is_reopened(row, reopened) or state_of(row) in ("planned", "stale")}
+    return [key for key in asked if key in free]
 
 
 def lease_runs(connection: Connection, run_keys: Sequence[str], reopened: Reopened) -> list[str]:
@@ -103,7 +108,7 @@ def lease_runs(connection: Connection, run_keys: Sequence[str], reopened: Reopen
     leased = {
         "state": "running",
         # A stale run already has a previous state.
-        "previous_state": case((runs.c.state.in_(_ENDED), runs.c.state), else_=runs.c.previous_state),
+        "previous_state": case((runs.c.state.in_(ENDED_STATES), runs.c.state), else_=runs.c.previous_state),
         "attempt": runs.c.attempt + 1,
         **{"host": host, "pid": pid, "started_at": now, "heartbeat_at": now},
     }
@@ -145,13 +150,7 @@ def ended_runs(connection: Connection, run_keys: Sequence[str], states: Collecti
 
 def is_reopened(row: Row[*tuple[Any, ...]], reopened: Reopened) -> bool:
     """Return whether a run is reopened and has not ended again since."""
-    return row.state in _ENDED and row.run_key in reopened and reopened[row.run_key] == row.finished_at
-
-
-def _is_free(row: Row[*tuple[Any, ...]], reopened: Reopened) -> bool:
-    if row.state == "planned" or is_reopened(row, reopened):
-        return True
-    return row.state == "running" and is_stale(row.host, row.pid, row.heartbeat_at)
+    return row.state in ENDED_STATES and row.run_key in reopened and reopened[row.run_key] == row.finished_at
 
 
 def _update_own(connection: Connection, run_keys: Sequence[str], values: dict[str, Any]) -> None:

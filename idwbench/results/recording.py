@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, case, delete, select, update
 
 from idwbench.errors import ConfigError, ResultsError
-from idwbench.results.leases import PROCESS, Reopened, is_reopened, is_stale
+from idwbench.results.leases import PROCESS, Reopened, is_reopened, state_of
 from idwbench.results.provenance import Provenance
 from idwbench.results.records import RESULT_STATES
 from idwbench.results.sweeps import plan_runs
@@ -43,10 +43,7 @@ def finish_runs(
         key: row.id for key in by_key if (row := stored[key]).state not in RESULT_STATES or is_reopened(row, reopened)
     }
     # A run that is trained again has kept its old result.
-    again = [
-        run_id for key, run_id in ids.items() if {stored[key].state, stored[key].previous_state} & {*RESULT_STATES}
-    ]
-    for part, table in product(chunks(again), (metrics, curves, arrays)):
+    for part, table in product(chunks([*ids.values()]), (metrics, curves, arrays)):
         connection.execute(delete(table).where(table.c.run_id.in_(part)))
     process: dict[str, Any] = {**provenance, "data_sha256": data_sha256, "finished_at": datetime.now(UTC)}
     cpu = process.pop("cpu")
@@ -128,8 +125,7 @@ def remove_runs(connection: Connection, run_keys: Sequence[str]) -> Removal:
 
 
 def _check_idle(found: Iterable[Row[*tuple[Any, ...]]]) -> None:
-    in_work = [row for row in found if row.state == "running" and not is_stale(row.host, row.pid, row.heartbeat_at)]
-    if in_work:
+    if in_work := [row for row in found if state_of(row) == "running"]:
         first = in_work[0]
         others = f" and {len(in_work) - 1} more are" if len(in_work) > 1 else " is"
         problem = f"run {first.run_key[:12]}{others} being trained by process {first.pid} on {first.host}"

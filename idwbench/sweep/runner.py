@@ -14,10 +14,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from idwbench.errors import IdwbenchError, ResultsError, TrainingError
-from idwbench.results.records import EndedState
+from idwbench.results.leases import ENDED_STATES
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import dataset_identity
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Runner", "stacks", "uninterrupted", "with_requirements"]
 
-_ENDED = get_args(EndedState)
 # Pauses between two looks at the database for runs that other processes train.
 _FIRST_SECONDS, _LONGEST_SECONDS = 0.5, 30.0
 
@@ -159,7 +158,8 @@ class Runner:
         left, pause = list(configs), _FIRST_SECONDS
         while not self.has_failed:
             states = self.results.run_states(left)
-            left = [key for key in left if key in states and states[key] not in _ENDED]  # a run may have been removed
+            # A run may have been removed.
+            left = [key for key in left if key in states and states[key] not in ENDED_STATES]
             if not left:
                 return
             n_ended = self.outcome.total()
@@ -182,7 +182,7 @@ class Runner:
         among = {config.run_key for config in configs}
         others = {key: run.run_key for key, run in _required(configs).items() if run.run_key not in among}
         states = self.results.run_states(list({*others.values()})) if others else {}
-        missing = {key for key, other in others.items() if states.get(other) not in _ENDED}
+        missing = {key for key, other in others.items() if states.get(other) not in ENDED_STATES}
         return [config for config in configs if config.run_key not in missing]
 
     def _run(self, configs: Sequence[RunConfig], executor: Executor, dataset: Dataset) -> None:
@@ -220,24 +220,20 @@ class Runner:
             self._end(in_work, executor, dataset)
 
     def _submit(self, waiting: deque[Stack], in_work: dict[Future[Answer], Stack], executor: Executor) -> None:
-        """Lease stacks and give them to an executor, as many as it takes."""
+        """Lease stacks and give them to an executor, as many as it takes, without what other processes have leased."""
 
         def submit(stack: Stack) -> None:
             in_work[executor.submit(stack)] = stack
 
         while waiting and len(in_work) < executor.ahead * max(1, executor.n_threads):
             stack = waiting.popleft()
-            self._lease(stack)
+            new = [config.run_key for config in stack if config.run_key not in self.owned]
+            self.owned.update(new)  # first, so that an interruption of the lease releases it
+            self.owned.difference_update(set(new).difference(uninterrupted(self.results.lease, new)))
+            if taken := [config for config in stack if config.run_key not in self.owned]:
+                self.observer.taken(taken)
             if stack := [config for config in stack if config.run_key in self.owned]:
                 uninterrupted(submit, stack)
-
-    def _lease(self, stack: Stack) -> None:
-        """Lease the runs of a stack that no other process has leased in the meantime."""
-        new = [config.run_key for config in stack if config.run_key not in self.owned]
-        self.owned.update(new)  # first, so that an interruption of the lease releases it
-        self.owned.difference_update(set(new).difference(uninterrupted(self.results.lease, new)))
-        if taken := [config for config in stack if config.run_key not in self.owned]:
-            self.observer.taken(taken)
 
     def _renew(self) -> None:
         """Renew the leases from time to time: an epoch may take longer than a lease lasts."""
@@ -251,16 +247,15 @@ class Runner:
         if answer.failure is None:
             uninterrupted(self.results.finish, answer.results, dataset.sha256, answer.provenance)
             engine_of(stack[0], self.planning_context).stored(stack, self.context)
-        else:
-            uninterrupted(self.results.fail, [stack[0].run_key], answer.failure[2])
-        self.outcome.update((result.state for result in answer.results) if answer.failure is None else ["failed"])
-        self.owned.difference_update(config.run_key for config in stack)
-        if answer.failure is None:
+            self.outcome.update(result.state for result in answer.results)
             self.observer.finished(answer.results)
         else:
+            name, message, text = answer.failure
+            uninterrupted(self.results.fail, [stack[0].run_key], text)
+            self.outcome["failed"] += 1
             # Shown by the name of its class, which may not exist in this process.
-            name, message, _ = answer.failure
             self.observer.failed(stack[0], type(name, (TrainingError,), {})(message))
+        self.owned.difference_update(config.run_key for config in stack)
 
     def _end(self, in_work: dict[Future[Answer], Stack], executor: Executor, dataset: Dataset) -> None:
         """End the trainings in work, store those that have ended all the same, and release the other runs."""
@@ -300,10 +295,8 @@ def stacks(configs: Sequence[RunConfig], limit: Callable[[RunConfig], int], jobs
     If there are fewer stack keys than jobs, the runs of each are divided among the jobs.
     """
     groups: dict[str, list[RunConfig]] = {}
-    stack_keys: dict[str, str] = {}  # by setting
     for config in configs:
-        key = stack_keys.get(config.setting_key) or stack_keys.setdefault(config.setting_key, stack_key(config))
-        groups.setdefault(key, []).append(config)
+        groups.setdefault(stack_key(config), []).append(config)
     for group in groups.values():
         share = len(group) if len(groups) >= jobs else math.ceil(len(group) / jobs)
         size = min(limit(group[0]), share)
@@ -317,8 +310,7 @@ def with_requirements(configs: Sequence[RunConfig], results: Results) -> list[Ru
     if not required:
         return [*configs]
     results.plan(list(required.values()))
-    failed: tuple[EndedState] = ("failed",)
-    results.reset(list(required), failed)
+    results.reset(list(required), ["failed"])
     among = {config.run_key for config in configs}
     return [*(required[key] for key in results.pending(list(required)) if key not in among), *configs]
 

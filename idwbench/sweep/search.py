@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from idwbench.errors import ResultsError, TrainingError
 from idwbench.report.labels import setting_label
+from idwbench.results.leases import ENDED_STATES
 from idwbench.results.records import EndedState, StoredRun
 from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.models import parse_model
@@ -106,18 +107,15 @@ class _Search:
         if not self.registered.issuperset(batch):
             self.register()
         if pending := self.results.pending(list(batch)):
-            self._announce(batch, pending)
+            if not self.is_announced:
+                total, n_ended = self.sampler.trials * len(self.spec.seeds), len(self.plan) - len(pending)
+                self.runner.observer.planned(total, total - n_ended, 0, 0)
+                self.is_announced = True
+            self.runner.observer.pending(list(batch.values()), list(batch), set(pending))
             self.runner.train_all(with_requirements([batch[key] for key in pending], self.results))
-        ended = [run.run_key for run in self.results.load_runs(list(batch)) if run.state in get_args(EndedState)]
+        ended = [run.run_key for run in self.results.load_runs(list(batch)) if run.state in ENDED_STATES]
         self.runner.wait_for_others({key: config for key, config in batch.items() if key not in ended})
         return {run.run_key: run for run in self.results.load_runs(list(batch))}
-
-    def _announce(self, batch: Mapping[str, RunConfig], pending: Sequence[str]) -> None:
-        if not self.is_announced:
-            total, n_ended = self.sampler.trials * len(self.spec.seeds), len(self.plan) - len(pending)
-            self.runner.observer.planned(total, total - n_ended, 0, 0)
-            self.is_announced = True
-        self.runner.observer.pending(list(batch.values()), list(batch), set(pending))
 
     def tell(self, asked: optuna.trial.Trial, runs: Sequence[StoredRun]) -> None:
         """Tell the sampler the value of a trial, which has none if one of its runs has no result."""
