@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, get_args
+from typing import Any
 
 from sqlalchemy import Connection, Select, bindparam, delete, func, select, update
 
-from idwbench.results.leases import PROCESS, is_stale
+from idwbench.results.leases import ENDED_STATES, PROCESS, is_stale
 from idwbench.results.reading import find_runs, load_runs, sweep_id
-from idwbench.results.records import RUN_STATES, EndedState, StoredRun, StoredSweep, SweepStatus
+from idwbench.results.records import RUN_STATES, StoredRun, StoredSweep, SweepStatus
 from idwbench.results.tables import dialect_insert, insert_rows, rows_by_key, runs, sweep_runs, sweeps
 from idwbench.runs.config import RunConfig
 from idwbench.runs.dataset_base import FileConfig
@@ -81,13 +81,7 @@ def plan_runs(connection: Connection, configs: Sequence[RunConfig]) -> list[str]
     """
     by_key = {config.run_key: config for config in configs}
     stored, now = rows_by_key(connection, by_key), datetime.now(UTC)
-    missing = [config for key, config in by_key.items() if key not in stored]
-    shared = {config.setting_key: _setting_columns(config) for config in missing}
-    rows = []
-    for config in missing:
-        columns = shared[config.setting_key]
-        own = {"run_key": config.run_key, "seed": config.seed, "config": {**columns["config"], "seed": config.seed}}
-        rows.append({**columns, **own, "created_at": now})
+    rows = [{**_columns(config), "created_at": now} for key, config in by_key.items() if key not in stored]
     insert_rows(connection, runs, rows, new_only=True)
     _relocate(connection, by_key.values())
     return list(by_key)
@@ -102,7 +96,7 @@ def _relocate(connection: Connection, planned: Iterable[RunConfig]) -> None:
         if isinstance(config.dataset, FileConfig)
     }
     for path, config in files.values():
-        columns = _setting_columns(config)
+        columns = _columns(config)
         elsewhere = (
             runs.c.dataset_name == columns["dataset_name"],
             runs.c.dataset_parameters == columns["dataset_parameters"],
@@ -144,8 +138,8 @@ def register_sweep(
     return keys
 
 
-def _setting_columns(config: RunConfig) -> dict[str, Any]:
-    """Return the columns of a planned run, which runs of one setting share but for the seed.
+def _columns(config: RunConfig) -> dict[str, Any]:
+    """Return the columns of a planned run.
 
     Those of settings that a model does not have, or that a rule chooses, are NULL. The parameters of the data set are
     without the path of a file.
@@ -154,9 +148,11 @@ def _setting_columns(config: RunConfig) -> dict[str, Any]:
     parameters = model.get("parameters", {})
     numbers = {name: value for name, value in parameters.items() if not isinstance(value, str)}
     return {
+        "run_key": config.run_key,
         "dataset": config.dataset_label,
         "dataset_name": config.dataset.name,
         "dataset_parameters": config.dataset.model_dump(mode="json", exclude={"name", "path"}),
+        "seed": config.seed,
         "config": config.model_dump(mode="json"),
         "model": config.model.kind,
         "parameters": parameters,
@@ -224,7 +220,7 @@ def sweep_progress(connection: Connection, name: str, now: datetime | None = Non
 def _rate(connection: Connection, sweep: int, now: datetime) -> float | None:
     """Return the runs that ended in the window, divided by the time since the first of them was started."""
     query = _planned(select(func.count(), func.min(runs.c.started_at)), sweep)
-    query = query.where(runs.c.state.in_(get_args(EndedState)), runs.c.finished_at > now - _RATE_WINDOW)
+    query = query.where(runs.c.state.in_(ENDED_STATES), runs.c.finished_at > now - _RATE_WINDOW)
     n, first = connection.execute(query).one()
     if not n or first is None:
         return None
