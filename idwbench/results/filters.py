@@ -12,18 +12,16 @@ import operator as operators
 from collections.abc import Callable, Collection
 from functools import partial, reduce
 from itertools import pairwise
-from typing import Any, Literal, get_args
+from typing import Any
 
 import pandas
 
 from idwbench.errors import ConfigError, did_you_mean, shortened
+from idwbench.results.records import RUN_STATES
 from idwbench.runs.kinds.models import model_setting_names
 from idwbench.runs.metrics import METRICS, SPLITS
 
-__all__ = ["LISTED_STATES", "ListedState", "in_states", "matching", "sorted_runs", "value_hint"]
-
-ListedState = Literal["planned", "running", "stale", "retraining", "complete", "diverged", "failed"]
-LISTED_STATES: tuple[ListedState, ...] = get_args(ListedState)
+__all__ = ["in_states", "matching", "sorted_runs", "value_hint"]
 
 _shortened = partial(shortened, most=60)
 _EXAMPLE = 'such as "prototypes == 16 and test_accuracy > 0.95"'
@@ -77,13 +75,14 @@ def in_states(frame: pandas.DataFrame, states: Collection[str]) -> pandas.DataFr
     Raises:
         ConfigError: unknown state; `location` is ``("state",)``.
     """
+    is_stale, is_again = frame["stale"], frame["retraining"]
+    holds: dict[str, Any] = {state: frame["state"] == state for state in RUN_STATES}
+    in_work = holds["running"] | is_again
+    holds |= {"running": in_work & ~is_stale, "stale": is_stale, "retraining": is_again & ~is_stale}
     for state in states:
-        if state not in LISTED_STATES:
-            hint = did_you_mean(state, LISTED_STATES)
+        if state not in holds:
+            hint = did_you_mean(state, holds)
             raise ConfigError(f"no state is called '{_shortened(state)}'", location=("state",), hint=hint)
-    in_work, is_stale = (frame["state"] == "running") | frame["retraining"], frame["stale"]
-    holds: dict[str, Any] = {state: frame["state"] == state for state in LISTED_STATES}
-    holds |= {"stale": is_stale, "running": in_work & ~is_stale, "retraining": frame["retraining"] & ~is_stale}
     return frame[reduce(operators.or_, (holds[state] for state in states), pandas.Series(False, frame.index))]
 
 
