@@ -22,7 +22,7 @@ from sqlalchemy.event import listen
 from idwbench.errors import DatabaseFullError, ResultsError
 from idwbench.results.reading import check_text
 
-__all__ = ["BUSY_TIMEOUT_SECONDS", "Database", "explained", "to_json"]
+__all__ = ["BUSY_TIMEOUT_SECONDS", "Database", "explained"]
 
 _Arguments = ParamSpec("_Arguments")
 _Answer = TypeVar("_Answer")
@@ -31,6 +31,9 @@ BUSY_TIMEOUT_SECONDS = 30.0
 # How often a transaction that conflicts with others is repeated, and the first pause, which doubles each time.
 _TRIES = 12
 _PAUSE_SECONDS = 0.005
+# Both databases store JSON with sorted keys and no spaces.
+_to_json = partial(json.dumps, sort_keys=True, separators=(",", ":"), allow_nan=False)
+_OPTIONS: dict[str, Any] = {"poolclass": NullPool, "json_serializer": _to_json}
 _EXPECTED = "expected the path of a file, sqlite:///… or postgresql://…"
 _SEPARATORS = tuple(filter(None, ("/", os.sep, os.altsep)))
 _PACKAGES = {"psycopg": "'idwbench[postgres]'", "psycopg2": "psycopg2-binary"}
@@ -78,7 +81,7 @@ class Database:
             return cls(_postgresql_engine(place, read_only), label, None, read_only)
         connect = partial(_connect, place, read_only)
         # SQLite checks no references: all that is written refers to rows that the same transaction has read.
-        engine = create_engine("sqlite://", creator=connect, poolclass=NullPool, json_serializer=to_json)
+        engine = create_engine("sqlite://", creator=connect, **_OPTIONS)
         listen(engine, "handle_error", partial(_translate, str(place), place))
         return cls(engine, str(place), place, read_only)
 
@@ -239,7 +242,7 @@ def _postgresql_engine(url: URL, read_only: bool) -> Engine:
     label, driver = url.render_as_string(hide_password=True), url.get_driver_name()
     options = {"postgresql_readonly": True} if read_only else {}
     try:
-        engine = create_engine(url, poolclass=NullPool, json_serializer=to_json, execution_options=options)
+        engine = create_engine(url, execution_options=options, **_OPTIONS)
     except exc.NoSuchModuleError:
         raise ResultsError(f"SQLAlchemy has no driver '{url.drivername}'", file=label) from None
     except ImportError as error:
@@ -268,11 +271,6 @@ def _connect(path: Path, read_only: bool) -> sqlite3.Connection:
     # The leaderboard needs it, and SQLite is often built without mathematical functions.
     connection.create_function("sqrt", 1, math.sqrt, deterministic=True)
     return connection
-
-
-def to_json(value: Any) -> str:
-    """Return a value as the databases store it: JSON with sorted keys and no spaces."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def explained(error: BaseException | None) -> str:

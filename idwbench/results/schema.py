@@ -240,22 +240,20 @@ def _make_again(connection: Connection) -> None:
     for name in ("sweeps", "runs", "sweep_runs"):
         kept = {column.name: column.name for column in metadata.tables[name].columns if column.name in columns[name]}
         kept |= new if name == "runs" else {}
-        _copy(connection, f"{name} ({', '.join(kept)})", f"SELECT {', '.join(kept.values())} FROM old_{name}")
+        into, taken = (", ".join(part) for part in (kept, kept.values()))
+        connection.exec_driver_sql(f"INSERT INTO {name} ({into}) SELECT {taken} FROM old_{name}")
         if name != "sweep_runs" and not is_sqlite:
             newest = f"(SELECT max(id) FROM {name})"
             connection.exec_driver_sql(f"SELECT setval(pg_get_serial_sequence('{name}', 'id'), {newest})")
     for split in ("train", "test", "holdout"):
         values = f"SELECT id, '{split}', 'accuracy', {split}_accuracy FROM old_runs"
-        _copy(connection, "metrics", f"{values} WHERE {split}_accuracy IS NOT NULL")
+        connection.exec_driver_sql(f"INSERT INTO metrics {values} WHERE {split}_accuracy IS NOT NULL")
     for split, metric, column in _CURVES:
-        _copy(connection, "curves", f"SELECT run_id, epoch, '{split}', '{metric}', {column} FROM old_curves")
-    _copy(connection, "arrays", "SELECT run_id, name, dtype, shape, data FROM old_tensors")
+        values = f"SELECT run_id, epoch, '{split}', '{metric}', {column} FROM old_curves"
+        connection.exec_driver_sql(f"INSERT INTO curves {values}")
+    connection.exec_driver_sql("INSERT INTO arrays SELECT run_id, name, dtype, shape, data FROM old_tensors")
     for name in _FIRST_TABLES:
         connection.exec_driver_sql(f"DROP TABLE old_{name}")
-
-
-def _copy(connection: Connection, into: str, query: str) -> None:
-    connection.exec_driver_sql(f"INSERT INTO {into} {query}")
 
 
 def _create_views(connection: Connection) -> None:
