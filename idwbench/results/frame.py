@@ -50,8 +50,7 @@ def run_table(
     """
     of_dataset = [] if dataset is None else [runs.c.dataset == dataset]
     columns = read_columns(connection, (*_COLUMNS, *facts), metrics, split, sweep=sweep, where=of_dataset)
-    is_running = "running" in columns["state"] or any(columns["retraining"])
-    stale = stale_keys(connection) if is_running else set()
+    stale = stale_keys(connection)
     columns["stale"] = [key in stale for key in columns["run_key"]]
     table = _table(columns)
     if states is not None or where is not None:

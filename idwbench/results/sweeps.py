@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, delete, func, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, delete, func, select, update
 
-from idwbench.results.leases import ENDED_STATES, PROCESS, is_stale
+from idwbench.results.leases import ENDED_STATES, PROCESS, state_of
 from idwbench.results.reading import find_runs, load_runs, sweep_id
 from idwbench.results.records import RUN_STATES, StoredRun, StoredSweep, SweepStatus
 from idwbench.results.tables import dialect_insert, insert_rows, rows_by_key, runs, sweep_runs, sweeps
@@ -176,7 +176,7 @@ def sweep_status(connection: Connection, name: str) -> SweepStatus:
     counted = _planned(select(runs.c.state, func.count()), number).group_by(runs.c.state)
     counts = Counter({state: n for state, n in connection.execute(counted)})
     if counts["running"]:
-        leased = sum(map(len, _leased(connection, number).values()))
+        leased = len(_leased(connection, number))
         counts.update(stale=counts["running"] - leased, running=leased - counts["running"])
     return SweepStatus(total=counts.total(), **{state: counts[state] for state in ("stale", *RUN_STATES)})
 
@@ -200,8 +200,10 @@ def sweep_progress(connection: Connection, name: str, now: datetime | None = Non
     """
     status, sweep, now = sweep_status(connection, name), sweep_id(connection, name), now or datetime.now(UTC)
     rate = _rate(connection, sweep, now)
-    leased = sorted(_leased(connection, sweep).items() if status.running else ())
-    first = load_runs(connection, [own[0][0] for _, own in leased])
+    leased = _leased(connection, sweep) if status.running else []
+    numbers = Counter((run.host, run.pid) for run in leased)
+    first = {(run.host, run.pid): run for run in reversed(leased)}
+    labels = {run.run_key: run.label for run in load_runs(connection, [run.run_key for run in first.values()])}
     failed = find_runs(connection, sweep=name, states=["failed"], metrics=()) if status.failed else []
     failed.sort(key=lambda run: run.finished_at or now, reverse=True)
     return SweepProgress(
@@ -210,8 +212,8 @@ def sweep_progress(connection: Connection, name: str, now: datetime | None = Non
         rate=rate,
         seconds_left=status.to_do / rate if rate else (None if status.to_do else 0.0),
         processes=tuple(
-            TrainingProcess(host, pid, len(own), run.label, own[0][1] or now)
-            for ((host, pid), own), run in zip(leased, first, strict=True)
+            TrainingProcess(*process, numbers[process], labels[run.run_key], run.started_at or now)
+            for process, run in sorted(first.items())
         ),
         failures=tuple(failed[:_FAILURES]),
     )
@@ -228,12 +230,8 @@ def _rate(connection: Connection, sweep: int, now: datetime) -> float | None:
     return n / seconds if seconds > 0 else None
 
 
-def _leased(connection: Connection, sweep: int) -> dict[tuple[str, int], list[tuple[str, datetime | None]]]:
-    """Return the keys and starts of the runs that are trained now by host and process, in the order of the plan."""
-    query = _planned(select(runs.c.run_key, runs.c.started_at, *PROCESS), sweep).where(runs.c.state == "running")
-    leased: dict[tuple[str, int], list[tuple[str, datetime | None]]] = {}
-    for key, started_at, *process in connection.execute(query.order_by(sweep_runs.c.position)):
-        if not is_stale(*process):
-            host, pid, _ = process
-            leased.setdefault((host, pid), []).append((key, started_at))
-    return leased
+def _leased(connection: Connection, sweep: int) -> list[Row[*tuple[Any, ...]]]:
+    """Return the runs that are trained now, with their start and process, in the order of the plan."""
+    query = _planned(select(runs.c.run_key, runs.c.state, runs.c.started_at, *PROCESS), sweep)
+    running = query.where(runs.c.state == "running").order_by(sweep_runs.c.position)
+    return [row for row in connection.execute(running) if state_of(row) == "running"]
