@@ -85,12 +85,27 @@ def train_task(task: Task) -> Answer:
     Raises:
         ClusterError: versions, plugins or data differ from those of the driver, or a file has no room on the disk.
     """
+    from idwbench.training.threads import limited_threads
+
     address, cancelled = _worker()
+
+    def on_epoch(epoch: int) -> None:
+        if cancelled():
+            raise Stopped  # nobody reads the answer
+
     with _one_task:
         try:
-            return replace(_train(task, cancelled), provenance=collect_provenance())
+            if problem := version_problem(task["versions"]):
+                raise ClusterError(problem)
+            _register_methods(task["methods"])
+            stack = [RunConfig.model_validate_json(text) for text in task["stack"]]
+            dataset, quality, context = _prepared(task, stack[0].dataset)
+            engine_of(stack[0], context)  # loads torch if it is needed, which is limited only then
+            with limited_threads(1):
+                answer = train_stack(stack, dataset, quality, replace(context, on_epoch=on_epoch))
         except IdwbenchError as error:
             raise ClusterError(f"worker {address}: {error}") from None
+    return replace(answer, provenance=collect_provenance())
 
 
 def _worker() -> tuple[str, Callable[[], bool]]:
@@ -105,23 +120,6 @@ def _worker() -> tuple[str, Callable[[], bool]]:
         return state is None or state.state == "cancelled"
 
     return str(worker.address), cancelled
-
-
-def _train(task: Task, cancelled: Callable[[], bool]) -> Answer:
-    from idwbench.training.threads import limited_threads
-
-    def on_epoch(epoch: int) -> None:
-        if cancelled():
-            raise Stopped  # nobody reads the answer
-
-    if problem := version_problem(task["versions"]):
-        raise ClusterError(problem)
-    _register_methods(task["methods"])
-    stack = [RunConfig.model_validate_json(text) for text in task["stack"]]
-    dataset, quality, context = _prepared(task, stack[0].dataset)
-    engine_of(stack[0], context)  # loads torch if it is needed, which is limited only then
-    with limited_threads(1):
-        return train_stack(stack, dataset, quality, replace(context, on_epoch=on_epoch))
 
 
 @lru_cache(1)

@@ -125,7 +125,8 @@ class Runner:
             ResultsError: the database cannot be written.
             FullDiskError: a file of a training has no room on the disk.
         """
-        from idwbench.training.threads import limited_threads
+        from idwbench.sweep.threads import Threads
+        from idwbench.training.threads import available_cores, limited_threads
 
         needed = {run.run_key for run in _required(configs).values()}
         with limited_threads(self.threads), self.results.kept_open():
@@ -137,18 +138,14 @@ class Runner:
 
                     executor = ClusterExecutor(self.cluster, there, dataset, self.data_dir, self.context)
                     self._run(there, executor, dataset)
-                if here and not self.has_failed:
-                    self._run(here, self._threads(len(here), dataset), dataset)
-
-    def _threads(self, n_runs: int, dataset: Dataset) -> Threads:
-        from idwbench.sweep.threads import Threads
-        from idwbench.training.threads import available_cores
-
-        if self.cluster is not None:
-            self.observer.note(f"{n_runs} of the runs read or write beside the database: this process trains them")
-        # A GPU trains one large stack at a time.
-        jobs = self.jobs or (available_cores() if self.device == "cpu" else 1)
-        return Threads(jobs, dataset, self.context, self.observer)
+                if not here or self.has_failed:
+                    continue
+                if self.cluster is not None:
+                    those = f"{len(here)} of the runs read or write beside the database"
+                    self.observer.note(f"{those}: this process trains them")
+                # A GPU trains one large stack at a time.
+                jobs = self.jobs or (available_cores() if self.device == "cpu" else 1)
+                self._run(here, Threads(jobs, dataset, self.context, self.observer), dataset)
 
     def wait_for_others(self, configs: Mapping[str, RunConfig]) -> None:
         """Look at the database with growing pauses until runs, given by key, have ended.
