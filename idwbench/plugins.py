@@ -31,6 +31,7 @@ __all__ = [
     "load_entry_points",
     "load_plugin",
     "load_project_plugins",
+    "plugin_file",
     "register",
 ]
 
@@ -206,6 +207,12 @@ def _check_free(method: Method, file: Path | None) -> None:
     if present.sha256 is None or _home(present) != _home(method):
         owner = "a built-in method" if present.sha256 is None else "a method of another plugin"
         raise PluginError(f"the name '{method.name}' is taken by {owner}", file=file)
+
+
+def plugin_file(method: Method) -> str | None:
+    """Return the name of the file that defines the method of a plugin; None if it is built in, or not in a file."""
+    file = Path(getattr(getattr(method.score, "__code__", None), "co_filename", ""))
+    return file.name if method.sha256 is not None and file.suffix == ".py" else None
 
 
 def _home(method: Method) -> str:

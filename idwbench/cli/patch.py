@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -78,7 +79,7 @@ def patch(
         refuse(f"cannot be combined with --{action}", merge=merge, keep=keep)
     if action == "list":
         refuse("cannot be combined with --list", output=output, dry_run=dry_run)
-        return _print_patches(_loaded(model), model, json)
+        return _print_patches(model, json)
     if output is None and not dry_run:
         raise PatchError("give -o FILE to write the patched model, or --dry-run")
     written = None if dry_run else output
@@ -195,17 +196,29 @@ def _summary(repaired: Repair, undone: int | None) -> str:
     return f"{count_label(n_new, 'new prototype')}; all {n} inputs hold"
 
 
-def _print_patches(model: SavedModel, path: Path, as_json: bool) -> None:
-    """Print the patches of a model, and whether each still holds."""
-    from idwbench.models.model_card import patch_table
+def _print_patches(path: Path, as_json: bool) -> None:
+    """Print the patches of a model, and whether each still holds, if its method is registered."""
+    from idwbench.models.model_card import patch_table, saved_model_card
+    from idwbench.models.model_file import read_card
 
-    records, columns = model.repairs.records, patch_table(model)
+    held: list[bool] = []
+    try:
+        model = _loaded(path)
+    except ModelFileError:  # without the plugin of its method
+        if not path.exists() or (card := read_card(path)) is None:
+            raise
+        records = card["patches"]
+    else:
+        card, rows = saved_model_card(model), model.demanded_outputs()
+        records = [record.model_dump() for record in model.repairs.records]
+        held = [record.holds(row) for record, row in zip(model.repairs.records, rows, strict=True)]
     if as_json:
-        held = [word == "yes" for word in columns["holds"]]
-        patches = [record.model_dump() | {"holds": holds} for record, holds in zip(records, held, strict=True)]
-        echo_json({"model": str(path), "patches": patches})
-    elif records:
-        print_table(columns, texts={"x", "wanted", "kind", "holds"})
+        pairs = zip_longest(records, held)
+        echo_json({"model": str(path), "patches": [{**patch, "holds": holds} for patch, holds in pairs]})
+    elif card["patches"]:
+        print_table(patch_table(card, held), texts={"x", "wanted", "kind", "holds"})
+        if not held:
+            echo(f"whether they hold is not known without the plugin of '{card['method']}'")
     else:
         echo("no patches")
 

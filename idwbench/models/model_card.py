@@ -4,7 +4,7 @@ The card in a model file has the whole configuration too, so that the model is r
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -119,19 +119,17 @@ def _patch_line(record: dict[str, Any], classes: list[str]) -> str:
     return ", ".join([f"{_input(record)} -> {_wanted(record, classes)}", *solved])
 
 
-def patch_table(model: SavedModel) -> dict[str, list[str]]:
-    """Return the columns of a table of the patches of a model, and whether each still holds, as texts by header."""
-    records, classes = model.repairs.records, list(model.class_names)
-    facts = [_patch(model, record) for record in records]
+def patch_table(card: Mapping[str, Any], held: Sequence[bool]) -> dict[str, list[str]]:
+    """Return the columns of a table of the patches on a card, and whether each still holds, as texts by header."""
+    facts, classes = card["patches"], card["classes"]
     before = [f"{classes[one['label_before']]} -> " if "label_before" in one else "" for one in facts]
-    held = (record.holds(row) for record, row in zip(records, model.demanded_outputs(), strict=True))
     return {
-        "patch": [str(number) for number in range(1, len(records) + 1)],
+        "patch": [str(number) for number in range(1, len(facts) + 1)],
         "x": list(map(_input, facts)),
         "wanted": [f"{start}{_wanted(one, classes)}" for start, one in zip(before, facts, strict=True)],
-        "kind": [record.kind for record in records],
+        "kind": [one["kind"] for one in facts],
         **{header: [f"{one[name]:.4g}" if name in one else "" for one in facts] for header, name in _RADII.items()},
-        "holds": ["yes" if holds else "no" for holds in held],
+        **({"holds": ["yes" if holds else "no" for holds in held]} if held else {}),
     }
 
 

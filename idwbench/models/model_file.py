@@ -33,7 +33,6 @@ from idwbench.models.demands import Repairs, earlier_repairs
 from idwbench.models.model_card import CARD_NAME, ModelFacts, card_text, parse_facts, public_card, saved_model_card
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.saved_model import SavedModel
-from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 
@@ -143,7 +142,7 @@ def _read_model(content: bytes, path: Path) -> SavedModel:
     """Return the model in the content of the file `path`."""
     _, tensors, facts, version = _read_facts(content, path)
     try:
-        method = _method(facts.config, path)
+        method = _method(facts, path)
         _check_tensors(tensors, facts, version)
         _check_learned(tensors, method, facts.config.model)
         return _model(facts, tensors, method, version)
@@ -323,14 +322,17 @@ def _model(facts: ModelFacts, tensors: Mapping[str, Tensor], method: Method, ver
     return SavedModel(network=PrototypeNetwork(method, parameters, keys, values, arrays=learned), **given)
 
 
-def _method(config: RunConfig, path: Path) -> Method:
+def _method(facts: ModelFacts, path: Path) -> Method:
     """Return the method of a model, which must be registered and have a valid value of every parameter."""
-    model = config.model
+    model = facts.config.model
     try:
         method = get_method(model.method, model.weighting if isinstance(model, PrototypesConfig) else None)
     except ConfigError as error:
-        hint = "if a plugin defines it, load the plugin first"
-        raise ModelFileError(error.problem, file=path, hint=hint) from None
+        if model.plugin_sha256 is None:
+            raise ModelFileError(error.problem, file=path) from None
+        file = facts.provenance.get("plugin", "a file of its own")
+        problem = f"its method '{model.method}' is a plugin, {file}"
+        raise ModelFileError(problem, file=path, hint="load the plugin first") from None
     if method.sha256 != model.plugin_sha256:
         problem = f"was trained with another version of the plugin that defines '{method.name}'"
         raise ModelFileError(problem, file=path)

@@ -29,6 +29,7 @@ from idwbench.models.demands import Repairs
 from idwbench.models.inputs import PatchLine, scaled_input
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.patches import PatchPrototypes
+from idwbench.plugins import plugin_file
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import METRICS, SPLITS, Metrics
 
@@ -309,6 +310,7 @@ def stored_model(results: Results, run: StoredRun, data_dir: Path | None = None)
             "run_key": run.run_key,
             "engine": run.engine or "",
             "device": run.device or "",
+            **({"plugin": file} if (file := plugin_file(run.config.network.method_record)) else {}),
             "data_sha256": run.data_sha256 or dataset.sha256,
             "versions": dict(sorted((run.versions or package_versions()).items())),
         },

@@ -165,7 +165,7 @@ def prepare_engines(configs: Sequence[RunConfig], context: Context) -> str:
         from idwbench.training import fused_engine
 
         if fused_engine.needs_compiling():
-            context.report("compiling kernels, which is done once on this machine")
+            context.report("compiling kernels, once on this machine: about half a minute of one core")
             started = time.monotonic()
             fused_engine.prepare()
             context.report(f"compiled in {time.monotonic() - started:.0f} s")

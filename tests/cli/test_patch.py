@@ -7,6 +7,7 @@ import pytest
 from case_tables import VERSION_0_1_0
 from typed import files, wrong_label
 
+from idwbench.attention.scores import METHODS
 from idwbench.models.model_file import load_model
 
 
@@ -46,6 +47,32 @@ def test_patches_are_listed_with_whether_they_hold(run, folder):
     first = listed(run, "2.pt")[0]
     assert (first["kind"], first["margin"], first["steepness"]) == ("local", None, 32.0)
     assert run("patch model.pt --list").stdout == "no patches\n" and listed(run, "model.pt") == []
+
+
+def test_without_its_plugin_a_model_is_read_and_listed_and_what_computes_names_the_file_of_the_plugin(run, tmp_path):
+    code = "def near(inputs, keys):\n    return -(inputs.unsqueeze(-2) - keys.unsqueeze(-3)).square().sum(-1)\n"
+    (tmp_path / "near.py").write_text(f"from idwbench import register\n@register('near')\n{code}")
+    train = "train --dataset two_moons --method near --prototypes 4 --epochs 1 -o near.pt --plugin near.py"
+    assert run(train).exit_code == 0
+    patch = f"patch near.pt --x 0,1 --label {wrong_label(tmp_path / 'near.pt', '0,1')} -o patched.pt"
+    assert run(patch).exit_code == 0
+    [before] = listed(run, "patched.pt")
+    del METHODS["near"]
+    assert listed(run, "patched.pt") == [
+        {name: fact for name, fact in before.items() if fact is not None} | {"holds": None}
+    ]
+    lines = run("patch patched.pt --list").stdout.strip().splitlines()
+    assert lines[0].split() == ["patch", "x", "wanted", "kind", "radius", "certified", "reach"]
+    assert lines[-1] == "whether they hold is not known without the plugin of 'near'"
+    assert "near.py" in run("card patched.pt").stdout
+    for command in (
+        "explain patched.pt --x 0,1",
+        "patch patched.pt --undo 1 -o undone.pt",
+        "export near.pt -o near.onnx",
+    ):
+        refused = run(command)
+        words = "its method 'near' is a plugin, near.py (give its file with --plugin)"
+        assert (refused.exit_code, refused.stderr) == (2, f"idwbench: {command.split()[1]}: {words}\n")
 
 
 def test_undoing_restores_the_file_before(run, folder):

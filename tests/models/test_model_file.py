@@ -274,7 +274,9 @@ def test_a_model_of_another_version_of_its_plugin_is_refused_but_has_its_card(mo
     with pytest.raises(ModelFileError, match="was trained with another version of the plugin that defines 'lap'"):
         load_model(tmp_path / "model.pt")
     del METHODS["lap"]
-    with pytest.raises(ModelFileError, match=r"unknown method 'lap' \(if a plugin defines it, load the plugin first\)"):
+    with pytest.raises(
+        ModelFileError, match=r"its method 'lap' is a plugin, a file of its own \(load the plugin first\)"
+    ):
         load_model(tmp_path / "model.pt")
     assert model_card(tmp_path / "model.pt") == card and card["method"] == "lap"
     (tmp_path / "model.pt").write_bytes((tmp_path / "model.pt").read_bytes()[:-100])
