@@ -77,8 +77,7 @@ def collect_attention(selection: Selection, top: int = 5) -> tuple[list[Explanat
         ConfigError: no complete run of kind ``mlp`` on images has a recording.
     """
     sections = selection.sections(selection.of_kind("mlp"))
-    rows = [(section, row) for section in sections for row in section.rows if row.n]
-    rows = [(section, row) for section, row in rows if isinstance(row.model, MlpConfig) and row.model.record]
+    rows = [(one, row) for one in sections for row in one.rows if row.n and getattr(row.model, "record", False)]
     rows = selection.first(rows, _MOST_PANELS, "other setting")
     panels, missing = [], []
     for section, row in rows:

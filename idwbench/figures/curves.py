@@ -174,12 +174,11 @@ def layer_statistics_figure(selection: Selection) -> Figure:
 def _measured(arrays: Mapping[str, NDArray[np.generic]]) -> pandas.DataFrame:
     """Return the statistics of one run: a row for each of them, each step (x) and each layer."""
     layers, steps = arrays["statistics.layers"].tobytes().decode().split("\n"), arrays["statistics.steps"]
-    tables = []
-    for name in LAYER_STATISTICS:
-        values = pandas.DataFrame(np.asarray(arrays[f"statistics.{name}"], np.float64), steps, layers)
-        long = values.rename_axis("x").melt(var_name="panel", ignore_index=False).reset_index()
-        tables.append(long.assign(measure=name))
-    return pandas.concat(tables)
+    tables = {
+        name: pandas.DataFrame(np.asarray(arrays[f"statistics.{name}"]), steps, layers) for name in LAYER_STATISTICS
+    }
+    table = pandas.concat(tables, names=["measure", "x"]).rename_axis(columns="panel")
+    return table.astype(np.float64).stack(future_stack=True).rename("value").reset_index()
 
 
 def prototypes_needed_figure(selection: Selection) -> Figure:

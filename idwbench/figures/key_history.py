@@ -163,7 +163,7 @@ def _draw_images(moved: _Moved, attention: _Attention, title: str, captions: Seq
     width = _TILE * sum(1.1 * size + 0.3 for size in sizes) + 0.3
     height = _TILE * max(grid.size[1] for grid in groups.values() if grid is not None)
     captions = ("the colour of a frame is the class", *captions, SCALE_CAPTION)
-    figure, body = new_page(width, height + 0.9, captions)
+    figure, body = new_page(width, height + 1.4, captions)
     (body,) = titled_parts(body, [title])
     places = body.add_gridspec(n, len(sizes), width_ratios=sizes, wspace=0.07)
     for column, (heading, grid) in enumerate(groups.items()):

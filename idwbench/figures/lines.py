@@ -247,9 +247,9 @@ def _spread_sentence(table: pandas.DataFrame, looks: Looks, y: Axis) -> str:
     if max(counts, default=1) == 1:
         return "" if table.seed.isna().all() else "one seed: no spread"
     marked = {bool(looks[label].marker) for label in measured.label}
-    point, bar = "point" if marked == {True} else "line", "bar" if marked == {True} else "band"
-    if marked == {True, False}:
-        point, bar = "line or point", "band or bar"
+    point, bar = (
+        ("line or point", "band or bar") if len(marked) > 1 else ("point", "bar") if any(marked) else ("line", "band")
+    )
     if y.centre == "median":
         return f"{point}: median over {style.seeds_label(counts)}; {bar}: quartiles"
     of_logarithms = " of the logarithms" if y.centre == "geometric mean" else ""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+import pandas
 from numpy.typing import NDArray
 
 from idwbench.attention.scores import METHODS, get_method
@@ -204,13 +205,10 @@ def best_rows(chosen_from: list[Row], metric: str, axes: Sequence[str]) -> list[
 
 def row_labels(chosen: Sequence[Row]) -> list[str]:
     """Return the method of each row with the parts of the label of its parameters that not all of that method have."""
-    words = [row.model.versioned_label.split(", ") for row in chosen]
+    words = pandas.Series([row.model.versioned_label.split(", ") for row in chosen])
     methods = [row.model.method for row in chosen]
-    shared = {
-        method: set.intersection(*(set(own) for other, own in zip(methods, words, strict=True) if other == method))
-        for method in methods
-    }
-    shown = [[word for word in own if word not in shared[name]] for name, own in zip(methods, words, strict=True)]
+    shared = words.groupby(methods).agg(lambda own: set.intersection(*map(set, own)))
+    shown = ([word for word in own if word not in shared[name]] for name, own in zip(methods, words, strict=True))
     return [f"{method} {', '.join(own)}".strip() for method, own in zip(methods, shown, strict=True)]
 
 
