@@ -85,12 +85,6 @@ def test_a_run_is_found_by_the_beginning_of_its_key(results, run):
         results.run("0" * 12)
 
 
-def test_the_curve_of_a_run_has_a_row_for_each_epoch(run):
-    curve = run.curve()
-    assert curve.index.tolist() == [1, 2] and curve.test_accuracy.iloc[-1] == run.metric("accuracy")
-    assert run.arrays()["keys"].shape == (4, 2)
-
-
 def test_a_model_shows_its_prototypes_and_its_patches(model):
     assert isinstance(model, SavedModel)
     plain = Cells(model)

@@ -40,15 +40,6 @@ def listed(run, model):
     return json.loads(run(f"patch {model} --list --json").stdout)["patches"]
 
 
-def test_patches_are_listed_with_whether_they_hold(run, folder):
-    lines = [line.split() for line in run("patch 2.pt --list").stdout.splitlines() if line.strip()]
-    assert lines[0] == ["patch", "x", "wanted", "kind", "radius", "certified", "reach", "holds"]
-    assert [line[:2] + line[-1:] for line in lines[2:]] == [["1", "0,1", "yes"], ["2", "1,0", "yes"]]
-    first = listed(run, "2.pt")[0]
-    assert (first["kind"], first["margin"], first["steepness"]) == ("local", None, 32.0)
-    assert run("patch model.pt --list").stdout == "no patches\n" and listed(run, "model.pt") == []
-
-
 def test_without_its_plugin_a_model_is_read_and_listed_and_what_computes_names_the_file_of_the_plugin(run, tmp_path):
     code = "def near(inputs, keys):\n    return -(inputs.unsqueeze(-2) - keys.unsqueeze(-3)).square().sum(-1)\n"
     (tmp_path / "near.py").write_text(f"from idwbench import register\n@register('near')\n{code}")
@@ -75,23 +66,18 @@ def test_without_its_plugin_a_model_is_read_and_listed_and_what_computes_names_t
         assert (refused.exit_code, refused.stderr) == (2, f"idwbench: {command.split()[1]}: {words}\n")
 
 
-def test_undoing_restores_the_file_before(run, folder):
-    result = run("patch 2.pt --undo 2 -o undone.pt")
-    assert result.stdout.splitlines()[0] == "patch 2 undone, 1 left"
-    assert (folder / "undone.pt").read_bytes() == (folder / "1.pt").read_bytes()
-    facts = json.loads(run("patch 2.pt --undo 1 -o first.pt --json").stdout)
-    assert (facts["undone"], facts["model"]) == (1, "first.pt")
-    run("patch first.pt --undo 1 -o none.pt")
-    assert (folder / "none.pt").read_bytes() == (folder / "model.pt").read_bytes()
-
-
-def test_a_file_of_patches_holds_with_those_before(run, folder):
+def test_a_file_of_patches_holds_with_those_before_which_are_listed_and_undone(run, folder):
     rows = [f'"{x}",{("upper", "lower")[wrong_label(folder / "model.pt", x)]}\n' for x in ("-1,1", "0.5,0.4")]
     (folder / "patches.csv").write_text("x,label\n" + "".join(rows))
     result = run("patch 2.pt --file patches.csv -o 4.pt")
     assert result.stdout.splitlines()[0] == "2 new prototypes; all 2 inputs hold"
-    expected = [(point, True) for point in ("0,1", "1,0", "-1,1", "0.5,0.4")]
-    assert [(one["x"], one["holds"]) for one in listed(run, "4.pt")] == expected
+    patches = listed(run, "4.pt")
+    assert [(one["x"], one["holds"]) for one in patches] == [(x, True) for x in ("0,1", "1,0", "-1,1", "0.5,0.4")]
+    assert (patches[0]["kind"], patches[0]["margin"], patches[0]["steepness"]) == ("local", None, 32.0)
+    facts = json.loads(run("patch 2.pt --undo 2 -o undone.pt --json").stdout)
+    assert (facts["undone"], facts["model"]) == (2, "undone.pt")
+    assert (folder / "undone.pt").read_bytes() == (folder / "1.pt").read_bytes()
+    assert run("patch model.pt --list").stdout == "no patches\n" and listed(run, "model.pt") == []
 
 
 @pytest.mark.parametrize(("name", "x", "label"), [("idw.pt", "0,1", 1), ("digits.safetensors", "digits:test:5", 1)])
