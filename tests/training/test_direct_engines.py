@@ -34,23 +34,20 @@ RANDOM = {"random_state": SEED}
 
 COMPONENTS = neighbors.NeighborhoodComponentsAnalysis(**NCA, **RANDOM)
 BOOSTED_CLASSES = ensemble.HistGradientBoostingClassifier(**BOOSTING, learning_rate=0.3, **RANDOM)
-# A method, its settings, and the estimator that it must equal.
-CLASSIFIERS: list[tuple[str, dict[str, Any], Any]] = [
-    ("knn", {}, neighbors.KNeighborsClassifier()),
-    ("knn", {"weights": "distance", "p": 1}, neighbors.KNeighborsClassifier(weights="distance", p=1)),
-    ("knn", {"metric": "cosine"}, neighbors.KNeighborsClassifier(metric="cosine")),
-    ("nearest_centroid", {"metric": "manhattan"}, neighbors.NearestCentroid(metric="manhattan")),
-    ("nca_knn", {**NCA, "n_neighbors": 2}, make_pipeline(COMPONENTS, neighbors.KNeighborsClassifier(2))),
-    ("svc", POLY, svm.SVC(**POLY)),
-    ("svc", {"gamma": 0.5, "class_weight": "balanced"}, svm.SVC(gamma=0.5, class_weight="balanced")),
-    ("svc", {"standardise": True, "kernel": "linear"}, make_pipeline(StandardScaler(), svm.SVC(kernel="linear"))),
-    ("logistic_regression", {"C": 0.2}, linear_model.LogisticRegression(C=0.2)),
-    ("random_forest", FOREST, ensemble.RandomForestClassifier(**FOREST, **RANDOM)),
-    ("hist_gradient_boosting", {**BOOSTING, "shrinkage": 0.3}, BOOSTED_CLASSES),
-]
 BOOSTED = ensemble.HistGradientBoostingRegressor(**WHOLE, **RANDOM)
-# Numbers of targets, and as above.
-REGRESSORS: list[tuple[int, str, dict[str, Any], Any]] = [
+# Numbers of targets, 0 for classes; a method, its settings, and the estimator that it must equal.
+ESTIMATORS: list[tuple[int, str, dict[str, Any], Any]] = [
+    (0, "knn", {}, neighbors.KNeighborsClassifier()),
+    (0, "knn", {"weights": "distance", "p": 1}, neighbors.KNeighborsClassifier(weights="distance", p=1)),
+    (0, "knn", {"metric": "cosine"}, neighbors.KNeighborsClassifier(metric="cosine")),
+    (0, "nearest_centroid", {"metric": "manhattan"}, neighbors.NearestCentroid(metric="manhattan")),
+    (0, "nca_knn", {**NCA, "n_neighbors": 2}, make_pipeline(COMPONENTS, neighbors.KNeighborsClassifier(2))),
+    (0, "svc", POLY, svm.SVC(**POLY)),
+    (0, "svc", {"gamma": 0.5, "class_weight": "balanced"}, svm.SVC(gamma=0.5, class_weight="balanced")),
+    (0, "svc", {"standardise": True, "kernel": "linear"}, make_pipeline(StandardScaler(), svm.SVC(kernel="linear"))),
+    (0, "logistic_regression", {"C": 0.2}, linear_model.LogisticRegression(C=0.2)),
+    (0, "random_forest", FOREST, ensemble.RandomForestClassifier(**FOREST, **RANDOM)),
+    (0, "hist_gradient_boosting", {**BOOSTING, "shrinkage": 0.3}, BOOSTED_CLASSES),
     (2, "knn", {"standardise": True}, make_pipeline(StandardScaler(), neighbors.KNeighborsRegressor())),
     (2, "svr", {"epsilon": 0.01}, MultiOutputRegressor(svm.SVR(epsilon=0.01))),
     (1, "svr", {}, svm.SVR()),
@@ -119,24 +116,22 @@ def assert_answers_are_those(result, dataset, estimator):
 # scikit-learn
 
 
-@pytest.mark.parametrize(("method", "settings", "estimator"), CLASSIFIERS, ids=lambda value: str(value)[:60])
-def test_a_classifier_is_that_of_scikit_learn_on_every_split(method, settings, estimator):
-    dataset = overlapping()
-    result = fitted(dataset, method, **settings)
-    assert_answers_are_those(result, dataset, estimator.fit(dataset.train.inputs, dataset.train.labels))
+@pytest.mark.parametrize(("targets", "method", "settings", "estimator"), ESTIMATORS, ids=lambda value: str(value)[:60])
+def test_a_method_is_that_of_scikit_learn_on_every_split_in_the_units_of_the_targets(
+    targets, method, settings, estimator
+):
+    dataset = make_regression(40, n_targets=targets) if targets else overlapping()
+    result, train = fitted(dataset, method, **settings), dataset.train
+    estimator.fit(train.inputs, train.targets[:, 0] if targets == 1 else train.targets)
+    if targets:
+        for name, split in dataset.splits.items():
+            assert_errors_are_those(result, dataset, name, estimator.predict(split.inputs))
+    else:
+        assert_answers_are_those(result, dataset, estimator)
     part = fitted(dataset, method, evaluate_train=False, **settings).metrics
     assert {name for split, name in part if split == "train"} <= {"fit_seconds", "converged"}
     kept = {key: value for key, value in result.metrics.items() if key[0] != "train" and key[1] not in TIMED}
     assert {key: part[key] for key in kept} == kept
-
-
-@pytest.mark.parametrize(("targets", "method", "settings", "estimator"), REGRESSORS, ids=lambda value: str(value)[:60])
-def test_a_regressor_is_that_of_scikit_learn_in_the_units_of_the_targets(targets, method, settings, estimator):
-    dataset = make_regression(40, n_targets=targets)
-    result = fitted(dataset, method, **settings)
-    estimator.fit(dataset.train.inputs, dataset.train.targets[:, 0] if targets == 1 else dataset.train.targets)
-    for name, split in dataset.splits.items():
-        assert_errors_are_those(result, dataset, name, estimator.predict(split.inputs))
     parts = estimator.estimators_ if isinstance(estimator, MultiOutputRegressor) else [estimator]
     if method == "svr":
         assert result.n_parameters == sum(len(part.support_) + 1 for part in parts)
@@ -145,7 +140,7 @@ def test_a_regressor_is_that_of_scikit_learn_in_the_units_of_the_targets(targets
 
 
 def test_every_method_is_compared_here():
-    assert {row[0] for row in CLASSIFIERS} | {row[1] for row in REGRESSORS} == set(SCIKIT_LEARN_METHODS)
+    assert {row[1] for row in ESTIMATORS} == set(SCIKIT_LEARN_METHODS)
 
 
 def test_class_means_are_keys_and_data_that_is_small_but_enough_is_accepted():
