@@ -313,29 +313,31 @@ def test_a_look_up_is_the_formula_and_one_context_vector_the_same_for_each_lette
         assert_gradients_are_equal([*network.parameters()], logits[row], expected)
 
 
-@pytest.fixture(scope="module")
-def trained():
-    """A run that writes some words right and others not, with its data and its model."""
-    config = run_config(
+def test_a_network_is_measured_on_what_it_writes_by_itself_and_letter_by_letter_and_lengths_add_up():
+    config = run_config(  # which writes some words right and others not
         {**DATA, "train_size": 400, "test_size": 40, "holdout_size": 40},
         **{"kind": "sequence_to_sequence", "epochs": 6, "batch_size": 16, "width": 16},
     )
-    data = load_dataset(config.dataset)
+    data, task = load_dataset(config.dataset), sequence_task(config.dataset)
     result = train_run(config, data)
-    return result, data, sequence_model_from_arrays(config.model, config.dataset, result.arrays)
-
-
-def test_an_exact_match_is_what_the_network_writes_by_itself_and_lengths_add_up(trained):
-    result, data, model = trained
-    task = sequence_task(data.config)
+    model = sequence_model_from_arrays(config.model, config.dataset, result.arrays)
     right, lengths = [], []
     for name in ("test", "holdout"):
-        sources, _ = letters_of(data.splits[name])
-        texts = [task.source.decode(source) for source in sources.tolist()]
-        exact = [model.write(text).text == task.answer(text) for text in texts]
+        exact, tokens, aligned = [], [], []
+        for source, target in zip(*letters_of(data.splits[name]), strict=True):
+            source, target = source[source != PADDING][None], target[target != PADDING][None]
+            text = task.source.decode(source[0].tolist())
+            exact.append(model.write(text).text == task.answer(text))
+            lengths.append(len(text))
+            with torch.no_grad():
+                logits, weights = model.network(source, target)
+            tokens += (logits.argmax(-1) == target)[0].tolist()
+            pieces = enumerate(task.pieces(text))
+            aligned += [float(weights[0, row, piece.start : piece.stop].sum()) for row, piece in pieces]
         assert result.metrics[name, "exact_match"] == pytest.approx(np.mean(exact))
+        assert result.metrics[name, "token_accuracy"] == pytest.approx(np.mean(tokens))
+        assert result.metrics[name, "alignment"] == pytest.approx(np.mean(aligned), rel=1e-4)
         right += exact
-        lengths += map(len, texts)
     assert 0 < np.mean(right) < 1
     arrays = result.arrays
     assert arrays["lengths"].tolist() == sorted({*lengths}) == [2, 3, 4, 5, 6, 7]
@@ -344,24 +346,6 @@ def test_an_exact_match_is_what_the_network_writes_by_itself_and_lengths_add_up(
     assert (arrays["token_accuracy_by_length"] >= arrays["exact_match_by_length"]).all()
     again = metrics_by_length(model.network, data)
     assert all(again[name].tobytes() == arrays[name].tobytes() for name in again)
-
-
-def test_token_accuracy_and_alignment_are_means_over_letters(trained):
-    result, data, model = trained
-    task, split = sequence_task(data.config), data.splits["test"]
-    right = total = letters = 0
-    aligned = 0.0
-    for source, target in zip(*letters_of(split), strict=True):
-        source, target = source[source != PADDING][None], target[target != PADDING][None]
-        with torch.no_grad():
-            logits, weights = model.network(source, target)
-        right += int((logits.argmax(-1) == target).sum())
-        total += target.numel()
-        for row, piece in enumerate(task.pieces(task.source.decode(source[0].tolist()))):
-            aligned += float(weights[0, row, piece.start : piece.stop].sum())
-            letters += 1
-    assert result.metrics["test", "token_accuracy"] == pytest.approx(right / total)
-    assert result.metrics["test", "alignment"] == pytest.approx(aligned / letters, rel=1e-4)
 
 
 def test_a_stored_network_is_loaded_and_what_it_cannot_read_is_refused(tmp_path):

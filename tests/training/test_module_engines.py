@@ -269,42 +269,37 @@ def test_steps_are_the_first_the_last_and_a_few_between():
 
 
 @pytest.fixture(scope="module")
-def texts(tmp_path_factory):
-    """Return the configuration, data and arrays of a language model with statistics."""
+def first_step(tmp_path_factory):
+    """Return what a language model measured, it untrained in float64, and its first batch by the rules of the docs."""
     path = text_file(tmp_path_factory.mktemp("texts"))
     config, data = text_run(path, statistics=True, depth=2, method="scaled_dot"), text_dataset(path)
-    return SimpleNamespace(config=config, data=data, arrays=train_run(config, data).arrays)
-
-
-def first_step(texts):
-    """Return the untrained model in float64, and inputs and labels of its first batch, by the rules of the docs."""
-    generator = np.random.default_rng(texts.config.seed)
+    generator = np.random.default_rng(config.seed)
     draws = torch.Generator().manual_seed(int(generator.integers(2**63)))
-    model = language_network(texts.config.model, texts.data.n_outputs, draws).double()
-    train, size = texts.data.train, texts.config.protocol.batch_size
-    rows = next(iter(random_windows(len(train), model.context, size)(generator, 0)))
-    return model, torch.from_numpy(train.inputs[:, 0].astype(np.int64)[rows]), torch.from_numpy(train.labels[rows])
+    model = language_network(config.model, data.n_outputs, draws).double()
+    rows = next(iter(random_windows(len(data.train), model.context, config.protocol.batch_size)(generator, 0)))
+    batch = data.train.inputs[:, 0].astype(np.int64)[rows], data.train.labels[rows]
+    return train_run(config, data).arrays, model, *map(torch.from_numpy, batch)
 
 
-def test_gradients_of_the_first_step_are_those_of_automatic_differentiation(texts):
-    model, inputs, labels = first_step(texts)
+def test_gradients_of_the_first_step_are_those_of_automatic_differentiation(first_step):
+    arrays, model, inputs, labels = first_step
     cross_entropy(model(inputs).flatten(0, 1), labels.flatten()).backward()
     groups = {"embedding": ("tokens.", "positions."), "head": ("transformer.norm.", "head.")}
     groups |= {f"block {n + 1}": (f"transformer.blocks.{n}.",) for n in range(2)}
-    whole, layers = table(texts.arrays, "gradient_norm")
+    whole, layers = table(arrays, "gradient_norm")
     assert layers == ["embedding", "block 1", "block 2", "head"]
     for place, layer in enumerate(layers):
         own = [p.grad.flatten() for name, p in model.named_parameters() if name.startswith(groups[layer])]
         assert whole[0, place] == pytest.approx(float(torch.cat(own).norm()), rel=TOLERANCE)
-    scored, _ = table(texts.arrays, "score_gradient_norm")
+    scored, _ = table(arrays, "score_gradient_norm")
     assert np.isnan(scored[:, [0, 3]]).all()
     for n in range(2):
         gradient = model.transformer.blocks[n].self_attn.in_proj_weight.grad[:16]  # of queries and keys
         assert scored[0, 1 + n] == pytest.approx(float(gradient.norm()), rel=TOLERANCE)
 
 
-def test_scores_and_weights_of_the_first_step_are_those_of_the_formula(texts):
-    model, inputs, _ = first_step(texts)
+def test_scores_and_weights_of_the_first_step_are_those_of_the_formula(first_step):
+    arrays, model, inputs, _ = first_step
     with torch.no_grad():
         hidden = model.tokens(inputs) + model.positions(torch.arange(8))
         block = model.transformer.blocks[0]
@@ -319,7 +314,7 @@ def test_scores_and_weights_of_the_first_step_are_those_of_the_formula(texts):
                 entropies.append(-(weights * np.log(weights)).sum())
                 variances += [own.var()] if last else []
     for name, values in (("score_variance", variances), ("weight_entropy", entropies)):
-        statistic, layers = table(texts.arrays, name)
+        statistic, layers = table(arrays, name)
         assert statistic[0, layers.index("block 1")] == pytest.approx(np.mean(values), rel=TOLERANCE)
 
 
