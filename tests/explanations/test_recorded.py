@@ -202,26 +202,43 @@ def queries_by_hand(trained, prompt):
     return {name: x.numpy() for name, x in zip(LAYERS, (embedded[-1:], states[-2:-1], states[-1:]), strict=True)}
 
 
-@pytest.mark.parametrize("prompt", ["the c", "a rat ra"])
-def test_attention_is_that_of_the_inputs_of_each_layer_at_the_last_token(prompt, characters):
-    explained, rows = characters.explain(prompt, top=1000, hits=60), characters.recording.rows
+@pytest.mark.parametrize(("prompt", "steps"), [("the c", None), ("a rat ra", (2, 3))])
+def test_attention_and_passages_and_their_rank_are_those_of_sums_over_all_slots_of_some_steps(
+    prompt, steps, characters
+):
+    rows, slot_steps, text = characters.recording.rows, characters.recording.slot_steps, TEXT * 10
+    first, last = steps or (1, characters.recording.steps)
+    chosen = (slot_steps >= first - 1) & (slot_steps < last)
+    explained = characters.explain(prompt, top=1000, hits=60, passage="rat ran", steps=steps)
     for name, query in queries_by_hand(characters, prompt).items():
         attention = characters.keys(name) @ query[0].astype(np.float64) + 1
-        layer, largest = of_layer(explained, name), np.sort(attention)[::-1][:60]
-        assert (layer.slots, layer.hits) == (len(rows), 60)
-        assert layer.total == pytest.approx(attention.sum(), rel=1e-5)
+        layer, in_order = of_layer(explained, name), np.sort(attention[chosen])
+        assert (layer.slots, layer.hits) == (chosen.sum(), 60)
+        assert layer.total == pytest.approx(attention[chosen].sum(), rel=1e-5)
         passages = layer.passages  # repeated hits and neighbours are one passage, and the largest comes first
-        assert sum(p.attention for p in passages) == pytest.approx(largest.sum(), rel=1e-5)
-        assert max(p.largest for p in passages) == pytest.approx(largest[0], rel=1e-5)
+        assert sum(p.attention for p in passages) == pytest.approx(in_order[-60:].sum(), rel=1e-5)
+        assert max(p.largest for p in passages) == pytest.approx(in_order[-1], rel=1e-5)
         assert sum(p.hits for p in passages) == 60 and any(p.hits > 1 for p in passages)
         assert [p.attention for p in passages] == sorted((p.attention for p in passages), reverse=True)
         assert all(p.rows == tuple(range(p.rows[0], p.rows[-1] + 1)) for p in passages)
         assert not {p.rows[-1] + 1 for p in passages} & {row for p in passages for row in p.rows}
         for passage in passages:
-            visits = np.isin(rows, passage.rows)
+            visits = np.isin(rows, passage.rows) & chosen
             nearest = np.sort(attention[visits])[::-1][: passage.hits]
             assert passage.attention == pytest.approx(nearest.sum(), rel=1e-4)
-            assert passage.step == characters.recording.slot_steps[visits][attention[visits].argmax()] + 1
+            assert passage.step == slot_steps[visits][attention[visits].argmax()] + 1
+        visits = np.sort(attention[np.isin(rows, layer.lowest.rows) & chosen])
+        assert layer.lowest.largest == pytest.approx(visits[0], rel=1e-4, abs=1e-5)
+        assert layer.lowest.attention == pytest.approx(visits[: layer.lowest.hits].sum(), rel=1e-4, abs=1e-4)
+        if in_order[59] < 0:
+            assert layer.lowest.attention <= in_order[0] + 1e-5
+        by_row = np.bincount(rows[chosen], attention[chosen], len(text))
+        stretches = np.lib.stride_tricks.sliding_window_view(by_row, len("rat ran")).sum(1)
+        begins = [row for row in range(len(stretches)) if text[row:].startswith("rat ran")]
+        assert layer.given.attention == pytest.approx(stretches[begins].max(), rel=1e-5)
+        assert layer.given.row == begins[stretches[begins].argmax()]
+        greater = int((stretches > stretches[begins].max() * (1 + 1e-6)).sum())
+        assert abs(layer.given.rank - 1 - greater) <= 12  # ties of repeated texts, rounded apart
     assert [len(layer.passages) for layer in characters.explain(prompt, 2, hits=60).layers] == [2, 2, 2]
 
 
@@ -256,31 +273,6 @@ def test_the_attended_token_is_marked_in_its_text(characters, words):
     assert "cat [sat] on the mat . a rat ran" in explained.text(passage)
     lines = replace(passage, tokens=("a", "\n", "b"), marked=(False, True, False))
     assert explained.text(lines) == "a [⏎] b"
-
-
-def test_the_least_attention_and_the_rank_of_a_passage_are_those_of_sums_over_all_slots_of_some_steps(characters):
-    rows, steps = characters.recording.rows, characters.recording.slot_steps
-    for first, last in ((1, characters.recording.steps), (2, 3)):
-        chosen = (steps >= first - 1) & (steps < last)
-        explained = characters.explain("the c", hits=20, steps=(first, last), passage="rat ran")
-        for name, query in queries_by_hand(characters, "the c").items():
-            attention = characters.keys(name) @ query[0].astype(np.float64) + 1
-            layer = of_layer(explained, name)
-            assert layer.slots == chosen.sum() and layer.total == pytest.approx(attention[chosen].sum(), rel=1e-5)
-            assert set(layer.passages[0].rows) <= set(rows[chosen])
-            visits = np.sort(attention[np.isin(rows, layer.lowest.rows) & chosen])
-            assert layer.lowest.largest == pytest.approx(visits[0], rel=1e-4, abs=1e-5)
-            assert layer.lowest.attention == pytest.approx(visits[: layer.lowest.hits].sum(), rel=1e-4, abs=1e-4)
-            if np.sort(attention[chosen])[19] < 0:
-                assert layer.lowest.attention <= attention[chosen].min() + 1e-5
-            by_row = np.bincount(rows[chosen], attention[chosen], len(TEXT) * 10)
-            stretches = np.lib.stride_tricks.sliding_window_view(by_row, len("rat ran")).sum(1)
-            begins = [row for row in range(len(TEXT) * 10) if (TEXT * 10)[row:].startswith("rat ran")]
-            begins = [row for row in begins if row < len(stretches)]
-            assert layer.given.attention == pytest.approx(stretches[begins].max(), rel=1e-5)
-            assert layer.given.row == begins[stretches[begins].argmax()]
-            greater = int((stretches > stretches[begins].max() * (1 + 1e-6)).sum())
-            assert abs(layer.given.rank - 1 - greater) <= 12  # ties of repeated texts, rounded apart
 
 
 def test_a_prompt_can_be_a_place_in_the_text_with_titles_and_warnings_say_what_was_not_read(characters, words):
