@@ -317,39 +317,30 @@ def expected(memory, queries, chosen):
     return answers, totals
 
 
+KEPT = [*(("top", n) for n in (1, 7, SLOTS, SLOTS + 1)), ("recent", 13), ("random", 12)]
+
+
 @pytest.mark.parametrize("options", [{}, {"bias": False}, {"folded": True}, {"integers": True}])
-@pytest.mark.parametrize("n", [1, 7, SLOTS, SLOTS + 1])
-def test_each_query_keeps_its_largest_attentions_and_of_equal_ones_the_first(options, n, monkeypatch):
+@pytest.mark.parametrize(("keep", "n"), KEPT)
+def test_a_layer_answers_by_the_slots_that_it_keeps_of_equal_ones_the_first(options, keep, n, monkeypatch):
     monkeypatch.setattr(limited, "_BLOCK_NUMBERS", 3 * SLOTS)
     memory, queries = small_memory(**options), INTEGERS if "integers" in options else QUERIES
-    attention = memory.attention(queries)
-    chosen = np.argsort(-attention, axis=1, kind="stable")[:, :n]
+    attention, order = memory.attention(queries), np.random.default_rng(0).permutation(SLOTS)
+    chosen = {
+        "top": np.argsort(-attention, axis=1, kind="stable")[:, :n],
+        "recent": [np.arange(SLOTS)[-n:]] * len(queries),
+        "random": [order[:n]] * len(queries),
+    }[keep]
     if "integers" in options and n == 7:
         assert any(np.sort(row)[-7] == np.sort(row)[-8] for row in attention)
     answers, totals = expected(memory, queries, chosen)
-    outputs, kept = limited_outputs([memory], queries, "top", n, LABELS)
+    outputs, kept = limited_outputs([memory], queries, keep, n, LABELS, 0)
     np.testing.assert_allclose(outputs, answers, atol=1e-4)
     np.testing.assert_allclose(kept, totals, atol=1e-4)
-
-
-@pytest.mark.parametrize("options", [{}, {"bias": False}, {"folded": True}])
-def test_the_most_recent_slots_are_the_last_and_random_ones_are_right_in_the_mean_if_rescaled(options):
-    memory = small_memory(**options)
-    last = np.arange(SLOTS - 13, SLOTS)
-    outputs, totals = limited_outputs([memory], QUERIES, "recent", 13, LABELS)
-    answers, kept = expected(memory, QUERIES, [last] * len(QUERIES))
-    np.testing.assert_allclose(outputs, answers, atol=1e-4)
-    np.testing.assert_allclose(totals, kept, atol=1e-4)
-    constant = expected(memory, QUERIES, [[]] * len(QUERIES))[0]
-    for seed in range(3):
-        random, rescaled = (
-            limited_outputs([memory], QUERIES, keep, 12, LABELS, seed)[0] for keep in ("random", "rescaled")
-        )
-        np.testing.assert_allclose(rescaled - constant, SLOTS / 12 * (random - constant), atol=1e-4)
-    # Each slot is in one of the five parts of an order: the mean over the parts is the sum over all slots.
-    order = np.random.default_rng(0).permutation(SLOTS)
-    first = limited_outputs([memory], QUERIES, "random", 12, LABELS, 0)[0]
-    np.testing.assert_allclose(first, expected(memory, QUERIES, [order[:12]] * len(QUERIES))[0], atol=1e-4)
+    if keep == "random":  # right in the mean if rescaled, as each slot is in one of the parts of an order
+        constant = expected(memory, queries, [[]] * len(queries))[0]
+        rescaled, _ = limited_outputs([memory], queries, "rescaled", n, LABELS, 0)
+        np.testing.assert_allclose(rescaled - constant, SLOTS / n * (outputs - constant), atol=1e-4)
 
 
 @pytest.mark.parametrize("bias", [True, False])
