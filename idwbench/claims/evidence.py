@@ -64,11 +64,18 @@ class Evidence:
         """Return the `metric` of a model less that of another; the name of the series is `label`."""
         return difference(label, self.metric(dataset, name, **first), self.metric(dataset, name, **second))
 
-    def from_arrays(self, dataset: str, what: str, function: Callable[[Arrays], float | None], **model: Any) -> Series:
-        """Return a quantity that is computed from the arrays of each run; None where they do not have it."""
+    def from_arrays(self, dataset: str, what: str, function: Callable[[Arrays], float], **model: Any) -> Series:
+        """Return a quantity that is computed from the arrays of each run, which older runs may lack."""
+
+        def of(run_key: str) -> float:
+            try:
+                return function(self.results.load_arrays(run_key))
+            except (ResultsError, KeyError):
+                return math.nan
+
         rows = self.finished(dataset, **model)
         rows = rows[rows.state == "complete"]
-        return _series(_name(dataset, model), rows, (function(self._arrays(key)) for key in rows.run_key), what)
+        return _series(_name(dataset, model), rows, map(of, rows.run_key), what)
 
     def finished(self, dataset: str, **model: Any) -> pandas.DataFrame:
         """Return the complete and diverged runs of a model by seed, one for each."""
@@ -136,13 +143,6 @@ class Evidence:
             }
         return self._by_dataset[dataset]
 
-    def _arrays(self, run_key: str) -> Arrays:
-        """Return the arrays of a run; nothing if they cannot be read."""
-        try:
-            return self.results.load_arrays(run_key)
-        except ResultsError:
-            return {}
-
 
 def _identity(config: RunConfig, *of_data: str) -> str:
     """Return what the runs of a model have in common, without some settings of the data."""
@@ -155,11 +155,11 @@ def _column(rows: pandas.DataFrame, split: str, metric: str, *, in_percent: bool
     return factor * rows.get((split, metric), math.nan * rows.seed)
 
 
-def _series(name: str, rows: pandas.DataFrame, numbers: Iterable[float | None], what: str = "") -> Series:
+def _series(name: str, rows: pandas.DataFrame, numbers: Iterable[float], what: str = "") -> Series:
     """Return the finite numbers of complete runs by seed, and how many of the runs lack `what`."""
     seeds = zip(rows.seed.tolist(), rows.state.tolist(), numbers, strict=True)
     numbers_by_seed = {seed: number for seed, state, number in seeds if state == "complete"}
-    values = {seed: float(one) for seed, one in numbers_by_seed.items() if one is not None and math.isfinite(one)}
+    values = {seed: float(one) for seed, one in numbers_by_seed.items() if math.isfinite(one)}
     without = len(numbers_by_seed) - len(values)
     lack = f"{count_label(without, 'run')} without {what.replace('_', ' ')}" if what and without else ""
     return Series(name, values, lack)

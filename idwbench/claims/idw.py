@@ -176,7 +176,7 @@ def influence_decays(evidence: Evidence) -> list[Comparison | str]:
     1 is above 0. At ε = 0.001 and distances from {_FAR:g} (in standard deviations): below {_LEFT:g} % of its maximum.
     """
 
-    def influence(what: Callable[[Arrays, int], float | None], size: str, n: int, epsilon: float = _EPSILON) -> Series:
+    def influence(what: Callable[[Arrays, int], float], size: str, n: int, epsilon: float = _EPSILON) -> Series:
         model = {**_model(TWO_MOONS, n), "epsilon": epsilon}
         return evidence.from_arrays(TWO_MOONS, "influence", lambda arrays: what(arrays, _SIZES.index(size)), **model)
 
@@ -236,27 +236,25 @@ def other_sizes(compared: Callable[[str], Sequence[Comparison]]) -> list[str]:
     return [text for size, title in _OTHER_SIZES.items() for text in other_verdict(title, compared(size))]
 
 
-def reach(arrays: Arrays, size: int) -> float | None:
-    """Return the distance up to which a patch has half of its largest influence: the end of the last such bin."""
-    edges, influence = _influence(arrays, size)
-    if not len(influence):
-        return None
-    return float(edges[1:][influence >= 0.5 * influence.max()].max())
+def reach(arrays: Arrays, size: int) -> float:
+    """Return the distance up to which a patch has half of its largest influence: the end of the last such bin.
+
+    It is not finite without data.
+    """
+    edges, shares = _influence(arrays, size)
+    return float(edges[1:][shares >= 0.5].max(initial=-np.inf))
 
 
-def far_influence_ratio(arrays: Arrays, size: int) -> float | None:
-    """Return the largest influence in the bins from distance 1 on, as a part of the largest influence."""
-    edges, influence = _influence(arrays, size)
-    far = influence[edges[:-1] >= _FAR]
-    return float(far.max() / influence.max()) if len(far) and influence.max() > 0 else None
+def far_influence_ratio(arrays: Arrays, size: int) -> float:
+    """Return the largest influence from distance 1 on, as a part of the largest; not finite without data."""
+    edges, shares = _influence(arrays, size)
+    return float(shares[edges[:-1] >= _FAR].max(initial=-np.inf))
 
 
 def _influence(arrays: Arrays, size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the edges (n + 1,) and the influence (n,) of a size, with empty bins as 0; nothing without data."""
-    if "influence" not in arrays or not np.isfinite(np.asarray(arrays["influence"], np.float64)[size]).any():
-        return np.zeros(1), np.zeros(0)
-    influence = np.asarray(arrays["influence"], np.float64)[size]
-    return np.asarray(arrays["influence_edges"], np.float64), np.nan_to_num(influence)
+    """Return the edges (n + 1,) and the influence (n,) as a part of the largest, 0 in empty bins; NaN without data."""
+    influence = np.nan_to_num(np.asarray(arrays["influence"], np.float64)[size])
+    return np.asarray(arrays["influence_edges"], np.float64), influence / (influence.max() or np.nan)
 
 
 def _model(dataset: str, prototypes: int) -> dict[str, Any]:
@@ -267,11 +265,9 @@ def _model(dataset: str, prototypes: int) -> dict[str, Any]:
 def _changed(evidence: Evidence, dataset: str, prototypes: int, size: str) -> Series:
     """Return the other predictions that the worst case changes, in percent."""
 
-    def worst(arrays: Arrays) -> float | None:
-        changed = arrays.get(f"changed_{SPLIT[dataset]}")
-        patched = np.zeros(0) if changed is None else changed[_SIZES.index(size)]
-        patched = patched[patched >= 0]
-        return 100 * float(patched.max()) / _N_POINTS[dataset] if len(patched) else None
+    def worst(arrays: Arrays) -> float:
+        changed = float(arrays[f"changed_{SPLIT[dataset]}"][_SIZES.index(size)].max())  # −1 without a patch
+        return 100 * changed / _N_POINTS[dataset] if changed >= 0 else np.nan
 
     return evidence.from_arrays(dataset, "changed predictions", worst, **_model(dataset, prototypes))
 
@@ -281,12 +277,9 @@ def _loss(evidence: Evidence, prototypes: int, size: str) -> Series:
     split, place = SPLIT[TWO_MOONS], _SIZES.index(size)
     before = evidence.metric(TWO_MOONS, "accuracy_before", split, **_model(TWO_MOONS, prototypes))
 
-    def after(arrays: Arrays) -> float | None:
-        accuracy, eta = arrays.get(f"accuracy_{split}"), arrays.get("eta")
-        if accuracy is None or eta is None:
-            return None
-        patched = np.isfinite(np.asarray(eta, np.float64)[place])
-        return float(accuracy[place][patched].mean()) if patched.any() else None
+    def after(arrays: Arrays) -> float:
+        patched = np.isfinite(np.asarray(arrays["eta"], np.float64)[place])
+        return float(arrays[f"accuracy_{split}"][place][patched].mean()) if patched.any() else np.nan
 
     afterwards = evidence.from_arrays(TWO_MOONS, "accuracy", after, **_model(TWO_MOONS, prototypes))
     return combine(before.name, lambda first, second: 100 * (first - second), before, afterwards)

@@ -136,9 +136,8 @@ def keys_are_where_data_is_dense(evidence: Evidence) -> list[Comparison | str]:
     data = load_dataset(parse_dataset(TWO_MOONS)).train.inputs.astype(np.float64)
     typical = neighbour_distance(data, data)
 
-    def excess(arrays: Arrays) -> float | None:
-        keys = arrays.get("keys")
-        return None if keys is None else neighbour_distance(np.asarray(keys, np.float64), data) - typical
+    def excess(arrays: Arrays) -> float:
+        return neighbour_distance(np.asarray(arrays["keys"], np.float64), data) - typical
 
     at_keys = [(n, evidence.from_arrays(TWO_MOONS, "keys", excess, method="idw", prototypes=n)) for n in _LARGE]
     where = (

@@ -194,7 +194,10 @@ def test_reach_and_far_influence_are_read_from_the_bins():
     assert reach(arrays, 0) == 0.5
     assert far_influence_ratio(arrays, 0) == pytest.approx(0.05)
     nothing = {"influence_edges": EDGES, "influence": np.full((3, 6), np.nan)}
-    assert [function(one, 0) for function in (reach, far_influence_ratio) for one in (nothing, {})] == [None] * 4
+    for function in (reach, far_influence_ratio):
+        assert not np.isfinite(function(nothing, 0))
+        with pytest.raises(KeyError):  # which counts as a run without influence
+            function({}, 0)
 
 
 def altered(name, monkeypatch, change):

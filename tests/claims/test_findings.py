@@ -57,7 +57,7 @@ def test_older_runs_lack_a_metric_or_arrays_and_say_so(runs):
     series = runs.evidence.metric(TWO_MOONS, "dead_keys", **IDW)
     assert series.values == {3: 2.0}
     assert series.missing(6) == ("idw, 16 prototypes: 1 of 6 seeds (3 runs without dead keys)",)
-    series = runs.evidence.from_arrays(TWO_MOONS, "keys", lambda arrays: 1.0 if "keys" in arrays else None, **IDW)
+    series = runs.evidence.from_arrays(TWO_MOONS, "keys", lambda arrays: arrays["keys"].sum(), **IDW)
     assert (series.values, series.lack) == ({3: 1.0}, "3 runs without keys")
 
 
