@@ -6,11 +6,12 @@ file, an impossible patch); 3 runs that other processes have not ended; 129, 130
 
 from __future__ import annotations
 
-import os
+import inspect
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import typer
@@ -19,9 +20,10 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 import idwbench
-from idwbench.cli.options import declared
+from idwbench.cli.options import DATASET_SETTINGS, ONLY_WITH, OPTIONS, Refused, model_option, option
 from idwbench.cli.output import echo
 from idwbench.errors import (
+    ConfigError,
     DatasetError,
     IdwbenchError,
     OutputExistsError,
@@ -32,7 +34,7 @@ from idwbench.errors import (
     shortened,
 )
 
-__all__ = ["COMMANDS", "RUNS", "OneLineCommand", "OneLineGroup", "RunsGroup", "app", "run"]
+__all__ = ["COMMANDS", "RUNS", "OneLineCommand", "OneLineGroup", "RunsGroup", "app", "declared", "number"]
 
 _RUNS_HELP = "List, show, watch, compare, tag, measure, remove, export and repeat the runs of a results database."
 # The function of each command as MODULE.FUNCTION of this package, whose module is imported when it is used; of `runs`,
@@ -71,14 +73,23 @@ class _PlainFlags:
 
 
 class OneLineCommand(_PlainFlags, TyperCommand):
-    """A command whose errors are one line on stderr, without a traceback."""
+    """A command whose errors are one line on stderr, without a traceback, and that refuses what does not belong."""
+
+    refused: Sequence[Refused] = ()
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; the exit code follows the error's class."""
+        options = {str(p.name): max(p.opts, key=len) for p in self.params if p.param_type_name == "option"}
+        sources = {name: ctx.get_parameter_source(name) for name in ctx.params}
+        given = {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
         try:
+            for reason, others, names in self.refused:
+                is_wrong = given.isdisjoint(others.split()) == (reason == ONLY_WITH)
+                for name in (name for name in names.split() if is_wrong and name in given):
+                    problem = f"{reason} {' or '.join(options[other] for other in others.split())}"
+                    raise ConfigError(problem, location=(name if name in options else name.upper(),))
             return super().invoke(ctx)
         except IdwbenchError as error:
-            options = {str(p.name): max(p.opts, key=len) for p in self.params if p.param_type_name == "option"}
             echo(_error_line(error, options), err=True)
             raise typer.Exit(error.exit_code) from None
         except EOFError as error:  # which Typer would take for the end of a user's input, and so for Ctrl-C
@@ -106,7 +117,8 @@ class OneLineGroup(_PlainFlags, TyperGroup):
                 command = declared(getattr(module, function), cmd_name, getattr(module, "OPTIONS", {}))
                 parser = typer.Typer(add_completion=False)
                 parser.command(cmd_name, cls=OneLineCommand)(command)
-                self.commands[cmd_name] = typer.main.get_command(parser)
+                made = self.commands[cmd_name] = typer.main.get_command(parser)
+                made.refused = getattr(module, "REFUSED", {}).get(cmd_name, ())  # type: ignore[attr-defined]
         return self.commands.get(cmd_name)
 
     def main(self, *args: Any, **extra: Any) -> Any:
@@ -159,15 +171,91 @@ def options(
         context.fail("Missing command.")
 
 
-def run() -> None:
-    """Run the command line with any streams and locale."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:  # closed by the caller: `idwbench … >&-`
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
-        elif hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # ε and ± may not exist in the locale's encoding
-    app()
+_GIVEN_BY_NAME = inspect.Parameter.POSITIONAL_OR_KEYWORD
+_PLUGINS = Annotated[list[Path] | None, OPTIONS["plugin"]]
+
+
+def declared(command: Callable[..., None], name: str, own: Mapping[str, Any]) -> Callable[..., None]:
+    """Return a command as Typer reads it, with the declarations in `own` and `OPTIONS` in its annotations.
+
+    In `own`, ``name.parameter`` goes before ``parameter``, if a module has several commands.
+    A command that reads data also takes plugins, whose methods are registered before it is called.
+    ``**parameters`` in its signature stands for an option of each parameter of the methods, and ``**settings`` for one
+    of each setting of a training. The command receives those that are given.
+    """
+    signature, known = inspect.signature(command, eval_str=True), {**OPTIONS, **own}
+    parameters: list[inspect.Parameter] = []
+    generated: set[str] = set()
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            options = [*_parameters(), *(_settings() if parameter.name == "settings" else ())]
+            parameters += options
+            generated = {one.name for one in options}
+            continue
+        if declaration := known.get(f"{name}.{parameter.name}", known.get(parameter.name)):
+            parameter = parameter.replace(annotation=Annotated[parameter.annotation, declaration])
+        parameters.append(parameter)  # without a declaration it is Typer's own, such as the context
+        if parameter.name == "data_dir":
+            parameters.append(inspect.Parameter("plugin", _GIVEN_BY_NAME, default=None, annotation=_PLUGINS))
+
+    def run(**arguments: Any) -> None:
+        if "data_dir" in arguments:
+            from idwbench.attention.scores import FINDERS
+            from idwbench.plugins import load_entry_points, load_plugin, load_project_plugins
+
+            FINDERS.extend((load_entry_points, load_project_plugins))  # if a method is unknown
+            for path in arguments.pop("plugin") or ():
+                load_plugin(path)
+        command(**{name: value for name, value in arguments.items() if value is not None or name not in generated})
+
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    # Help would keep the line ends of a docstring.
+    paragraphs = (command.__doc__ or "").split("\n\n")
+    run.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    return run
+
+
+def _parameter(name: str, kind: Any, declaration: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, _GIVEN_BY_NAME, default=None, annotation=Annotated[kind | None, declaration])
+
+
+def _parameters() -> Iterator[inspect.Parameter]:
+    """Yield an option for each parameter of the methods and of the weightings."""
+    from idwbench.attention.scores import METHODS
+    from idwbench.attention.weightings import WEIGHTINGS
+
+    records = [*METHODS.values(), *WEIGHTINGS.values()]
+    for name, parameter in {one.name: one for record in records for one in record.parameters}.items():
+        *others, last = (record.name for record in records if record.takes(name))
+        text = f"{parameter.help} For {', '.join(others)}{' and ' if others else ''}{last}."
+        yield _parameter(name, str if parameter.choices else float, model_option(help=text))
+
+
+def _settings() -> Iterator[inspect.Parameter]:
+    """Yield an option for each setting of a training."""
+    from idwbench.runs.datasets import CsvConfig
+    from idwbench.runs.kinds.prototypes import PrototypesConfig
+    from idwbench.runs.protocol import Protocol
+
+    places: tuple[tuple[Any, Iterable[str], str], ...] = (
+        (PrototypesConfig, ["initialisation", "key_bounds", "weighting", "slope_rank"], "Model"),
+        (Protocol, Protocol.model_fields, "Protocol"),
+        (CsvConfig, DATASET_SETTINGS, "Data"),
+    )
+    for settings, names, panel in places:
+        properties = settings.model_json_schema()["properties"]
+        for name in names:
+            field = properties[name]
+            kinds = {one["type"] for one in field.get("anyOf", [field])}
+            kind: Any = float if "number" in kinds else int if "integer" in kinds else str
+            kind = list[str] if "array" in kinds else kind
+            parser = number if {"integer", "number"} <= kinds else None
+            yield _parameter(name, kind, option(help=field["description"], rich_help_panel=panel, parser=parser))
+
+
+def number(text: str) -> int | float:
+    """Return a whole number as it is and any other as a float: 1 is one row, 1.0 is no fraction below 1."""
+    return int(text) if text.strip().isdigit() else float(text)
 
 
 def _error_line(error: IdwbenchError, options: dict[str, str]) -> str:

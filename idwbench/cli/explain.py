@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import idwbench
-from idwbench.cli.options import data_option, option, refuse
+from idwbench.cli.options import NOT_WITH, ONLY_WITH, Refused, data_option, option
 from idwbench.cli.output import echo, echo_json, print_line, print_table, print_warnings
 from idwbench.errors import ExplanationError
 from idwbench.files import check_output
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from idwbench.explanations.explanation import Explanation, MaskEffect
     from idwbench.explanations.passages import ExplainedPrompt
 
-__all__ = ["OPTIONS", "explain"]
+__all__ = ["OPTIONS", "REFUSED", "explain"]
 
 OPTIONS = {
     "prompt": data_option(help="Text that a recorded lstm_lm reads, in place of --x, or DATASET:SPLIT:TOKEN."),
@@ -32,6 +32,9 @@ OPTIONS = {
         "what any of them names; label and task together remove what matches both."
     ),
     "output": option("-o", "--output", help="Figure to write (.png, .svg, .pdf), with pictures of the memory."),
+}
+REFUSED: dict[str, list[Refused]] = {
+    "explain": [(NOT_WITH, "prompt", "x mask output"), (ONLY_WITH, "prompt", "passage steps")]
 }
 # Columns of names; the others are numbers.
 _TEXTS = ("source", "class", "task", "nearest", "outside")
@@ -59,10 +62,8 @@ def explain(
     attends to the training data, and an mlp or lstm_lm with record: true to the history of its training.
     """
     if prompt is not None:
-        refuse("cannot be combined with --prompt", x=x, mask=mask, output=output)
         options: dict[str, Any] = {"layer": layer, "passage": passage, "steps": steps, "data_dir": data_dir}
         return _explain_prompt(model, prompt, top, db, json, options)
-    refuse("only with --prompt", passage=passage, steps=steps)
     if x is None:
         raise ExplanationError("give --x, or --prompt for a language model")
     if output is not None:

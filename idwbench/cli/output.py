@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from idwbench.errors import printable
+from idwbench.errors import ConfigError, printable
 from idwbench.files import write_file
 from idwbench.runs.metrics import METRICS, SPLITS
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from idwbench.runs.metrics import Metrics
 
 __all__ = [
+    "check_format",
     "echo",
     "echo_json",
     "print_facts",
@@ -137,6 +138,25 @@ def print_table(
     shown = (Column(name, name, own, name not in texts, is_below=name in below) for name, own in columns.items())
     n_rows = max(map(len, columns.values()), default=0)
     write_tables([Table("", tuple(shown), (None,) * n_rows)], "rich", pipe=pipe)
+
+
+def check_format(given: str | None, output: Path | None, as_json: bool) -> str:
+    """Return the format of a table: the one given, else that of the file, else that of the terminal.
+
+    Raises:
+        ConfigError: JSON on stdout is asked for beside another format or a file, or the suffix of the file contradicts
+            the format or stands for none.
+    """
+    if as_json and given not in (None, "json"):
+        raise ConfigError(f"--format is '{given}'", location=("json",))
+    if output is None:
+        return "json" if as_json else given or "rich"
+    if as_json:
+        raise ConfigError("prints to stdout", location=("json",), hint="--format json writes it to the file")
+
+    from idwbench.report.render import format_of
+
+    return format_of(output, given)
 
 
 def write_tables(

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from idwbench.cli.options import argument, data_option, option, refuse
+from idwbench.cli.options import NOT_WITH, Refused, argument, data_option, option
 from idwbench.cli.output import echo, echo_json, print_line, print_table, print_warnings
 from idwbench.errors import ModelFileError, PatchError
 from idwbench.files import MODEL_SUFFIXES, check_model_path, check_output
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from idwbench.models.repair import Repair
     from idwbench.models.saved_model import SavedModel
 
-__all__ = ["OPTIONS", "patch"]
+__all__ = ["OPTIONS", "REFUSED", "patch"]
 
 _patch_option = partial(option, rich_help_panel="Patch")
 
@@ -39,6 +39,16 @@ OPTIONS = {
     "eta": _patch_option(help="Its value: exact, printed (Eq. 7) or authors (their code)."),
     "merge": _patch_option("--merge", help="Inputs of one label share a patch where all still hold."),
     "dry_run": option("--dry-run", help="Print the effect without writing a file."),
+}
+_OF_PATCHES = "radius steepness margin confidence exact eta merge keep"
+REFUSED: dict[str, list[Refused]] = {
+    "patch": [
+        (NOT_WITH, "x", "list_patches undo file"),
+        (NOT_WITH, "file", "list_patches undo label target"),
+        (NOT_WITH, "undo", f"list_patches label target {_OF_PATCHES}"),
+        (NOT_WITH, "list_patches", f"label target {_OF_PATCHES} output dry_run"),
+        (NOT_WITH, "label", "target"),
+    ]
 }
 
 
@@ -70,16 +80,15 @@ def patch(
     training data changes. All patches of the model are solved as a whole, so that all hold. The report has what is
     certain of each patch, the predictions that become right and wrong, and how many perturbed copies keep the label.
     """
-    given = {"x": x, "file": file, "undo": undo, "list": list_patches or None}
-    action = _action([name for name, value in given.items() if value is not None], label, target)
-    settings: dict[str, Any] = {"radius": radius, "steepness": steepness, "margin": margin, "confidence": confidence}
-    if action in ("undo", "list"):
-        options = {**settings, "radius": radius != "auto", "exact": exact, "eta": eta}
-        refuse(f"cannot be combined with --{action}", **options)
-        refuse(f"cannot be combined with --{action}", merge=merge, keep=keep)
-    if action == "list":
-        refuse("cannot be combined with --list", output=output, dry_run=dry_run)
+    has_wish = label is not None or target is not None
+    if list_patches:
         return _print_patches(model, json)
+    if x is not None and not has_wish:
+        raise PatchError("--label is missing", hint="each input needs a label, or a target of a regression")
+    if x is None and file is None and undo is None:
+        if has_wish:
+            raise PatchError("--x is missing", hint="each label needs an input")
+        raise PatchError("give --x and --label, --file, --undo or --list")
     if output is None and not dry_run:
         raise PatchError("give -o FILE to write the patched model, or --dry-run")
     written = None if dry_run else output
@@ -93,6 +102,7 @@ def patch(
     lines = [] if x is None else [PatchLine(x, label, target)]
     if file is not None:
         lines = read_patch_file(file, ("x", "label" if loaded.class_names else "target"))
+    settings: dict[str, Any] = {"radius": radius, "steepness": steepness, "margin": margin, "confidence": confidence}
     settings |= {"kind": (eta or "exact") if exact or eta else "local", "merge": merge, "data_dir": data_dir}
     repaired = repair(loaded, lines, keep=[] if keep is None else read_patch_file(keep, ("x",)), undo=undo, **settings)
     if written is not None and repaired.is_changed:
@@ -107,28 +117,6 @@ def _loaded(path: Path) -> SavedModel:
         hint = "a stored run becomes a file by 'idwbench export'; a network is patched by Network.patch in Python"
         raise ModelFileError("no such file", hint=hint, file=path)
     return load_model(path)
-
-
-def _action(asked: list[str], label: str | None, target: str | None) -> str:
-    """Return the one action that is asked for: x, file, undo or list.
-
-    Raises:
-        PatchError: none or several, or an input without a label or target.
-    """
-    wish = "label" if label is not None else "target" if target is not None else None
-    if not asked:
-        hint = "each label needs an input" if wish else ""
-        raise PatchError("--x is missing" if wish else "give --x and --label, --file, --undo or --list", hint=hint)
-    if len(asked) > 1:
-        name = "list_patches" if asked[-1] == "list" else asked[-1]
-        raise PatchError(f"cannot be combined with --{asked[0]}", location=(name,))
-    if asked[0] == "x" and wish is None:
-        raise PatchError("--label is missing", hint="each input needs a label, or a target of a regression")
-    if asked[0] != "x" and wish is not None:
-        raise PatchError(f"cannot be combined with --{asked[0]}", location=(wish,))
-    if label is not None and target is not None:
-        raise PatchError("cannot be combined with --label", location=("target",))
-    return asked[0]
 
 
 def _print_repair(repaired: Repair, undone: int | None, output: Path | None, as_json: bool) -> None:

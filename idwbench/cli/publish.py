@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import idwbench
 from idwbench.cli.interruption import interruptible
-from idwbench.cli.options import TableFormat, argument, check_format, complete_table, option, refuse
-from idwbench.cli.output import echo, echo_json, write_tables
+from idwbench.cli.options import TableFormat, argument, complete_table, option
+from idwbench.cli.output import check_format, echo, echo_json, write_tables
 from idwbench.errors import ConfigError
 from idwbench.files import check_output
 from idwbench.results import DEFAULT_DATABASE
@@ -166,7 +166,9 @@ def figure(
         raise ConfigError("needs a window", location=("show",), hint="-o FILE writes the figure")
     check_figure_name(name)
     if name in FORMULAS:
-        refuse(f"the figure '{name}' shows no runs", table=table, method=method, prototypes=prototypes)
+        given = {"table": table, "method": method, "prototypes": prototypes}
+        for option_name in (option_name for option_name, value in given.items() if value):
+            raise ConfigError(f"the figure '{name}' shows no runs", location=(option_name,))
         default = Path(f"{name}.png")
     else:
         results = idwbench.Results(db, read_only=True)

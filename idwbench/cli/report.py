@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import idwbench
-from idwbench.cli.options import TableFormat, check_format, complete_table, option, refuse
-from idwbench.cli.output import echo, echo_json, write_tables
+from idwbench.cli.options import NOT_WITH, ONLY_WITH, Refused, TableFormat, complete_table, option
+from idwbench.cli.output import check_format, echo, echo_json, write_tables
 from idwbench.results import DEFAULT_DATABASE
 
-__all__ = ["OPTIONS", "report"]
+__all__ = ["OPTIONS", "REFUSED", "report"]
 
 OPTIONS = {
     "table": option(
@@ -39,26 +39,17 @@ OPTIONS = {
     ),
 }
 
-_FOR_LEADERBOARDS = {"only with --leaderboard": ("top", "best_over")}
-_FOR_SPLITS = {"only with --leaderboard or --by-dataset": ("split",)}
-_OPTIONS_OF_REPORTS = (
-    *("metric", "interval", "by_dataset", "split", "top", "format", "best_over", "output", "method", "prototypes"),
-    "capacity",
-)
-# By what is printed: the options that would be ignored, by the reason.
-_REFUSED: dict[str, dict[str, tuple[str, ...]]] = {
-    "contents": {"only with --table or --leaderboard": _OPTIONS_OF_REPORTS},
-    "leaderboard": {
-        "cannot be combined with --leaderboard": ("table",),
-        "only with --table": ("by_dataset", "capacity"),
-    },
-    "by_dataset": {**_FOR_LEADERBOARDS, "cannot be combined with --by-dataset": ("interval",)},
-    "capacity": {
-        **_FOR_LEADERBOARDS,
-        "cannot be combined with --capacity": ("metric", "interval", "by_dataset"),
-        **_FOR_SPLITS,
-    },
-    "table": {**_FOR_LEADERBOARDS, **_FOR_SPLITS},
+REFUSED: dict[str, list[Refused]] = {
+    "report": [
+        (ONLY_WITH, "table leaderboard", "metric interval by_dataset split top format best_over output method"),
+        (ONLY_WITH, "table leaderboard", "prototypes capacity"),
+        (NOT_WITH, "leaderboard", "table"),
+        (ONLY_WITH, "table", "by_dataset capacity"),
+        (ONLY_WITH, "leaderboard", "top best_over"),
+        (NOT_WITH, "capacity", "metric interval by_dataset"),
+        (NOT_WITH, "by_dataset", "interval"),
+        (ONLY_WITH, "leaderboard by_dataset", "split"),
+    ]
 }
 
 
@@ -87,28 +78,25 @@ def report(
     sweep and a data set share means the sweep. If all runs are multilayer perceptrons, a table without --metric and
     --interval shows to which class each layer attends.
     """
-    given: dict[str, Any] = dict(locals())
-    ranked, of_table = leaderboard is not None, "capacity" if capacity else "by_dataset" if by_dataset else "table"
-    mode = "leaderboard" if ranked else "contents" if table is None else of_table
-    for problem, names in _REFUSED[mode].items():
-        refuse(problem, **{name: given[name] for name in names})
-    if mode == "contents":
+    if table is None and leaderboard is None:
         return _print_contents(db, json)
     table_format = check_format(format, output, json)
-    results = idwbench.Results(db, read_only=True)
+    from idwbench.report import reports
+    from idwbench.results.store import Results
+
+    results = Results(db, read_only=True)
     options: dict[str, Any] = {"metric": metric, "split": split, "intervals": interval}
     options |= {"methods": method or (), "prototypes": prototypes or ()}
-    if ranked:
+    if leaderboard is not None:
         axes = [axis.strip() for axis in best_over.split(",")] if best_over is not None else []
-        tables = idwbench.leaderboard(results, leaderboard, top=top, best_over=axes, **options).tables
+        tables = reports.leaderboard(results, leaderboard, top=top, best_over=axes, **options).tables
     elif capacity:
         from idwbench.report.lookups import capacity_tables
-        from idwbench.report.reports import select_runs
 
-        runs = select_runs(results, table, options["methods"], options["prototypes"])
+        runs = reports.select_runs(results, table, options["methods"], options["prototypes"])
         tables = tuple(capacity_tables(results.load_runs([*runs.run_key])))
     else:
-        tables = idwbench.table(results, table, by_dataset=by_dataset, **options).tables
+        tables = reports.table(results, table, by_dataset=by_dataset, **options).tables
     write_tables(tables, table_format, output, force=force)
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import idwbench
 from idwbench.cli.options import option
@@ -14,14 +14,12 @@ from idwbench.cli.output import echo, echo_json, print_facts, print_line, print_
 from idwbench.errors import last_line, printable
 from idwbench.report.labels import metric_label, plain_value, value_label
 from idwbench.results import DEFAULT_DATABASE
-from idwbench.runs.dataset_base import Task
 from idwbench.runs.metrics import HEADLINES, METRICS, metric_order
 
 if TYPE_CHECKING:
     import pandas
 
     from idwbench.results.records import StoredRun
-    from idwbench.runs.config import RunConfig
     from idwbench.runs.results import CurvePoint
 
 __all__ = ["OPTIONS", "row_facts", "runs_list", "runs_show"]
@@ -30,14 +28,10 @@ OPTIONS = {
     "sort": option(help="Order by a column; -COLUMN begins with the largest.", metavar="COLUMN"),
     "limit": option(help="Only the first runs: without --sort, the newest.", min=1),
 }
-# What a list needs to know, and to sort by the newest.
-_FACTS = ("seconds", "attempt", "tags", "note", "error", "created_at", "started_at", "finished_at")
 _LISTED = (
     *("run_key", "dataset", "model", "label", "method", "prototypes", "seed", "state", "retraining", "stale"),
     *("seconds", "tags", "note", "error", "metric", "value", "attempts"),
 )
-_OF_SETTING = ("model", "label", "method", "prototypes", "metric")
-_METRICS = tuple(HEADLINES[task].name for task in get_args(Task))
 _ROWS = 8
 
 
@@ -60,14 +54,9 @@ def runs_list(
     in: method in ["idw", "neg_dist"], "best" in tags. None is a missing value.
     """
     from idwbench.results.filters import sorted_runs, value_hint
-    from idwbench.results.frame import with_settings
 
-    # An expression and an order may be of any column.
-    read: dict[str, Any] = {} if where or sort else {"metrics": _METRICS, "facts": _FACTS, "split": "test"}
     results = idwbench.Results(db, read_only=True)
-    table = results.run_table(where=where, sweep=sweep, states=state or None, **read)
-    order = sorted_runs(with_settings(table) if sort else table, sort).index
-    listed = row_facts(table.loc[order].head(len(table) if limit is None else limit))
+    listed = row_facts(sorted_runs(results.to_frame(where=where, sweep=sweep, states=state or None), sort)[:limit])
     if json:
         echo_json(listed.to_dict("records"))
     elif len(listed):
@@ -75,36 +64,25 @@ def runs_list(
         texts = ("run", "data set", "model", "state", "tags", *below)
         print_table(_columns(listed), texts=texts, below=below, pipe=None)
     else:
-        hint = value_hint(with_settings(results.run_table(sweep=sweep)), where) if where else ""
+        hint = value_hint(results.to_frame(sweep=sweep), where) if where else ""
         echo(f"no runs: {hint}" if hint else "no runs", err=True)
 
 
 def row_facts(table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return what is listed of each run of a table: the main metric on the test split, and short texts; or None.
+    """Return what is listed of each run of a data frame: the main metric on the test split, and short texts; or None.
 
     ``error`` is the last line of an error. ``state`` is that of the result, which a run that is trained again keeps.
     """
-    import pandas
-
-    configs = table.drop_duplicates("setting").set_index("setting")["config"]
-    shared = pandas.DataFrame([*map(_setting_facts, configs)], configs.index).reindex(columns=_OF_SETTING)
-    listed = table.rename(columns={"attempt": "attempts"}).join(shared, on="setting")
+    listed = table.rename(columns={"attempt": "attempts"}).assign(value=math.nan)
     listed["retraining"] &= ~listed["stale"]
     listed["error"] = listed["error"].map(last_line, na_action="ignore")
-    listed["value"] = math.nan
+    listed["metric"] = [HEADLINES[task].name for task in listed["dataset_task"]] if len(listed) else None
     for name in listed["metric"].unique():
-        if ("test", name) in table:
-            listed.loc[listed["metric"] == name, "value"] = table["test", name]
+        if f"test_{name}" in table:
+            listed.loc[listed["metric"] == name, "value"] = table[f"test_{name}"]
     listed["metric"] = listed["metric"].where(listed["value"].notna())
     listed = listed.reindex(columns=_LISTED).astype({"prototypes": "Int64"})  # some kinds of runs have none
     return listed.astype(object).where(listed.notna(), None)
-
-
-def _setting_facts(config: RunConfig) -> dict[str, Any]:
-    """Return what the runs of a setting share, with the main metric of their task."""
-    model = config.model
-    named = {"model": model.kind, "label": model.label, "method": model.method}
-    return named | {"prototypes": dict(model).get("prototypes"), "metric": HEADLINES[config.dataset.task].name}
 
 
 def _columns(listed: pandas.DataFrame) -> dict[str, Sequence[str]]:

@@ -13,7 +13,7 @@ import typer
 
 import idwbench
 from idwbench.cli.interruption import interruptible
-from idwbench.cli.options import EngineName, argument, key_values, option, refuse, training_option
+from idwbench.cli.options import NOT_WITH, EngineName, Refused, argument, key_values, option, training_option
 from idwbench.cli.output import echo, echo_json, print_facts, print_line
 from idwbench.cli.progress import SweepProgress, run_labels, status_line
 from idwbench.errors import ConfigError, NoResultsError, OldResultsError, last_line, printable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from idwbench.sweep.sampler import SamplerSettings
     from idwbench.sweep.spec import SweepSpec
 
-__all__ = ["OPTIONS", "failure_lines", "print_plan", "sweep"]
+__all__ = ["OPTIONS", "REFUSED", "failure_lines", "print_plan", "sweep"]
 
 _STATES = ("complete", "diverged", "failed", "running", "stale", "planned", "missing", "unknown")
 _MOST_FAILURES = 20
@@ -68,10 +68,16 @@ OPTIONS = {
         metavar="ADDRESS",
     ),
 }
+REFUSED: dict[str, list[Refused]] = {
+    "sweep": [
+        (NOT_WITH, "list_shipped", "file db changes dry_run retry wait fail_fast max_failures engine device jobs"),
+        (NOT_WITH, "list_shipped", "data_dir plugin dask"),
+        (NOT_WITH, "fail_fast", "max_failures"),
+    ]
+}
 
 
 def sweep(
-    context: typer.Context,
     file: str | None = None,
     db: str = DEFAULT_DATABASE,
     changes: list[str] | None = None,
@@ -94,11 +100,10 @@ def sweep(
     failed, and 3 if other processes have not ended all runs; diverged runs are results.
     """
     if list_shipped:
-        return _list_shipped(context, json)
+        return _list_shipped(json)
     if file is None:
         raise ConfigError("missing argument 'FILE': a sweep file, or the name of a shipped sweep (--list)")
     if fail_fast:
-        refuse("cannot be combined with --fail-fast", max_failures=max_failures)
         max_failures = 1
 
     from idwbench.sweep.execution import RETRIED
@@ -127,14 +132,10 @@ def sweep(
     raise typer.Exit(_exit_code(status, progress.n_failed, max_failures))
 
 
-def _list_shipped(context: typer.Context, as_json: bool) -> None:
-    """Print the shipped sweeps; raise `ConfigError` if something but ``--json`` was given beside ``--list``."""
+def _list_shipped(as_json: bool) -> None:
+    """Print the shipped sweeps."""
     from idwbench.sweep.spec import shipped_descriptions
 
-    for name in context.params:
-        source = context.get_parameter_source(name)
-        if name not in ("list_shipped", "json") and source is not None and source.name == "COMMANDLINE":
-            raise ConfigError("cannot be combined with --list", location=("FILE" if name == "file" else name,))
     descriptions = shipped_descriptions()
     if as_json:
         echo_json([{"name": name, "description": text} for name, text in descriptions.items()])

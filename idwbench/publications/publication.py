@@ -226,7 +226,7 @@ def _write_item(
         save_figure(stored_drawing(item.figure, results, runs, data_dir).figure, paths[0], overwrite=True)
         return paths
     from idwbench.report.leaderboard import leaderboard
-    from idwbench.report.reports import table, tables_of
+    from idwbench.report.reports import table
 
     if item.capacity:
         from idwbench.report.lookups import capacity_tables
@@ -234,7 +234,7 @@ def _write_item(
         return _write_tables(capacity_tables(runs), paths)
     if "split" in item.options:
         return _write_tables([leaderboard(runs, intervals=True, **item.options)], paths)
-    intervals = not item.options and tables_of(runs) != "dual_form"
+    intervals = not item.options and any(run.config.model.kind != "mlp" for run in runs)
     return _write_tables(table(runs, intervals=intervals, **item.options).tables, paths)
 
 

@@ -119,25 +119,16 @@ def run_table(runs: Runs) -> pandas.DataFrame:
         result = table.run_key.where(~table.is_deterministic, table.setting.astype(str))
         order = table.assign(result=result, lacks=table.state != "complete").sort_values(["lacks", "seed"])
         table = table.loc[order.drop_duplicates("result").index.sort_values()]
-    table["data_seeds"] = _replicates(table)
+    seeds = table.groupby("data_without_seed").data_seed.unique().map(lambda own: tuple(sorted(own.tolist())))
+    runs_on_one = table[~table.is_deterministic].groupby(["data_without_seed", "model", "protocol", "data_seed"]).seed
+    repeated = runs_on_one.nunique()[lambda n: n > 1].index.get_level_values(0)
+    seeds = seeds.where((seeds.map(len) > 1) & ~seeds.index.isin(repeated), None)
+    table["data_seeds"] = table.data_without_seed.map(seeds).map(lambda own: own or ()).astype(object)
     is_pooled = table.data_seeds.astype(bool)
     table["data"] = table.groupby(["data_without_seed", table.data_seed.mask(is_pooled, -1)], sort=False).ngroup()
     table["replicate"] = table.data_seed.where(is_pooled, table.seed)
     table["row"] = table.groupby(["data", "model", "protocol"], sort=False).ngroup()
     return table
-
-
-def _replicates(table: pandas.DataFrame) -> pandas.Series[Any]:
-    """Return for each run the seeds of the data that are replicates; empty if they are not."""
-    random = table[~table.is_deterministic]
-    runs = random.groupby(["data_without_seed", "model", "protocol", "data_seed"]).seed.nunique()
-    repeated = {*runs.index.get_level_values(0)[runs > 1]}
-    seeds = table.groupby("data_without_seed").data_seed.unique()
-    pooled = {
-        data: tuple(sorted(own.tolist())) if len(own) > 1 and data not in repeated else ()
-        for data, own in seeds.items()
-    }
-    return table.data_without_seed.map(pooled).astype(object)
 
 
 def metric_names(table: pandas.DataFrame) -> set[str]:

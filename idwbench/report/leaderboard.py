@@ -11,7 +11,7 @@ from idwbench.errors import ConfigError, did_you_mean
 from idwbench.report import frame, tables
 from idwbench.report.frame import Row, Runs, rows
 from idwbench.report.labels import constants_title, count_label, sortable, varying_settings
-from idwbench.report.statistics import Statistic, compare, mean_order, present_splits, with_intervals
+from idwbench.report.statistics import Statistic, compare, mean_order, with_intervals
 from idwbench.report.tables import Column, Table
 from idwbench.runs.metrics import HEADLINES, METRICS, UNKNOWN_METRIC
 
@@ -71,7 +71,26 @@ def leaderboard(
         *frame.run_notes(compared, table, name),
         *tests,
     )
-    return replace(_table(board, name, by, settings, among), title=title, notes=notes)
+    shown = [row for _, row in board]
+    ranks = [tables.MISSING if rank is None else str(rank) for rank, _ in board]
+    first = "highest" if METRICS.get(name, UNKNOWN_METRIC).higher_is_better else "lowest"
+    return tables.row_table(
+        shown,
+        name,
+        (
+            Column("rank", "rank", ranks, numeric=True),
+            *tables.setting_columns(settings, shown),
+            *tables.row_columns(shown, tables.N_RUNS, tables.DIVERGED),
+        ),
+        (),
+        among,
+        split=by,
+        order=f"; sorted by {by}, {first} first",
+        title=title,
+        groups=(None,) * len(board),
+        notes=notes,
+        records=lambda: [{"rank": rank, **row.settings, **tables.row_record(row, name)} for rank, row in board],
+    )
 
 
 def _ranked(rows: Sequence[Row], split: str, metric: str, varying: Sequence[str]) -> list[tuple[int | None, Row]]:
@@ -87,30 +106,6 @@ def _ranked(rows: Sequence[Row], split: str, metric: str, varying: Sequence[str]
     for place, row in enumerate(ranked, start=1):
         first.setdefault(scores[row.number], place)
     return [(first[scores[row.number]] if split in row.statistics else None, row) for row in ranked]
-
-
-def _table(
-    board: Sequence[tuple[int | None, Row]], metric: str, split: str, settings: Sequence[str], among: str
-) -> Table:
-    rows = [row for _, row in board]
-    splits = (split, *(other for other in present_splits(row.statistics for row in rows) if other != split))
-    known = {split: [row.statistics.get(split) for row in rows] for split in splits}
-    ranks = Column("rank", "rank", [tables.MISSING if rank is None else str(rank) for rank, _ in board], numeric=True)
-    first = "highest" if METRICS.get(metric, UNKNOWN_METRIC).higher_is_better else "lowest"
-    return Table(
-        title="",
-        columns=(
-            ranks,
-            *tables.setting_columns(settings, rows),
-            *tables.row_columns(rows, tables.N_RUNS, tables.DIVERGED),
-            *tables.statistic_columns(metric, known, {*known} - {"train"} or known),
-            *tables.row_columns(rows, *tables.ROW_COLUMNS),
-        ),
-        groups=(None,) * len(board),
-        caption=tables.caption(metric, rows, among, f"; sorted by {split}, {first} first"),
-        removable=tuple(name for name in tables.REMOVABLE if name.split()[0] != split),
-        records=lambda: [{"rank": rank, **row.settings, **tables.row_record(row, metric)} for rank, row in board],
-    )
 
 
 def best_by_validation(

@@ -7,17 +7,15 @@ on MNIST and Fashion-MNIST together, or on one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, get_args
 
 from idwbench.attention.scores import METHODS
 from idwbench.report.frame import Row
-from idwbench.report.labels import setting_labels, value_label
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import PartsConfig
 from idwbench.runs.kinds.mlp import MlpConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
-from idwbench.runs.protocol import DEFAULT_PROTOCOLS, Protocol
 
 __all__ = [
     "DUAL_FORM_NOTE",
@@ -26,17 +24,17 @@ __all__ = [
     "REFERENCES",
     "SHARES",
     "SOURCES",
+    "SOURCE_NOTES",
     "Reference",
     "ReferenceSource",
     "find_reference",
     "published_values",
-    "reference_notes",
 ]
 
 ReferenceSource = Literal["paper", "authors"]
 SOURCES: tuple[ReferenceSource, ...] = get_args(ReferenceSource)  # in the order of columns
 
-_SOURCES: dict[tuple[str, ReferenceSource], str] = {
+SOURCE_NOTES: dict[tuple[str, str], str] = {
     ("mnist", "paper"): (
         "paper: test accuracy in Table 1 of arXiv 2310.18805; the authors' code made it, whose scaled_dot divides by "
         "√prototypes."
@@ -58,10 +56,6 @@ class Reference(NamedTuple):
 
     test_accuracy: float
     n: int | None = None
-
-    def __str__(self) -> str:
-        """Return ``97.50 (n=10)``."""
-        return value_label("accuracy", self.test_accuracy) + (f" (n={self.n})" if self.n else "")
 
 
 # The six methods of Table 1, and their parameters that are not the default: the authors' code divides by √prototypes.
@@ -95,16 +89,6 @@ def find_reference(source: ReferenceSource, row: Row) -> Reference | None:
     parameters |= PAPER_PARAMETERS.get(model.method, {})
     theirs = PrototypesConfig.model_construct(method=model.method, parameters=parameters, prototypes=model.prototypes)
     return known if model == theirs else None
-
-
-def reference_notes(dataset: str, protocol: Protocol, sources: Collection[str]) -> tuple[str, ...]:
-    """Return a note on the origin of each column of references, and one if the protocol differs."""
-    notes = [text for (name, source), text in _SOURCES.items() if name == dataset and source in sources]
-    theirs = DEFAULT_PROTOCOLS[dataset]
-    if notes and protocol != theirs:
-        words = " · ".join(setting_labels(theirs).values())
-        notes.append(f"The references used the paper's protocol ({words}); these runs did not.")
-    return tuple(notes)
 
 
 # Of the test inputs with a wrong answer, and of the others.

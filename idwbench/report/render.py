@@ -43,48 +43,20 @@ TABLE_SUFFIXES: dict[str, TableFormat] = {
 
 # On GitHub an underscore within a word (`fc_relu`) needs no escape.
 _MARKDOWN = re.compile(r"[\\`*\[\]<>|]|(?<!\w)_|_(?!\w)")
-# The second half are characters that pdflatex or its fonts do not support.
+# Characters that pdflatex or its fonts do not support, and the commands of mathematics that stand for them.
+_SYMBOLS = {
+    **{"±": r"\pm", "·": r"\cdot", "×": r"\times", "−": "-", "√": r"\surd", "∂": r"\partial", "‖": r"\|"},
+    **{"α": r"\alpha", "ε": r"\varepsilon", "η": r"\eta", "π": r"\pi", "ρ": r"\rho", "σ": r"\sigma", "Σ": r"\Sigma"},
+    **{"→": r"\to", "∞": r"\infty", "≤": r"\le", "≥": r"\ge", "≫": r"\gg"},
+}
 _LATEX = str.maketrans(
     {
-        "\\": r"\textbackslash{}",
-        "&": r"\&",
-        "%": r"\%",
-        "$": r"\$",
-        "#": r"\#",
-        "_": r"\_",
-        "{": r"\{",
-        "}": r"\}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "|": r"\textbar{}",
-        "[": "{[}",  # at the start of a line a bracket or a star would be an argument of the preceding \\
-        "*": "{*}",
-        "±": r"$\pm$",
-        "·": r"$\cdot$",
-        "×": r"$\times$",
-        "−": r"$-$",
-        "–": r"--",
-        "√": r"$\surd$",
-        "ε": r"$\varepsilon$",
-        "η": r"$\eta$",
-        "α": r"$\alpha$",
-        "σ": r"$\sigma$",
-        "²": r"\textsuperscript{2}",
-        "ᵀ": r"\textsuperscript{T}",
-        "⁻": r"\textsuperscript{-}",
-        "ⁿ": r"\textsuperscript{n}",
-        "π": r"$\pi$",
-        "∂": r"$\partial$",
-        "‖": r"$\|$",
-        "→": r"$\to$",
-        "∞": r"$\infty$",
-        "≤": r"$\le$",
-        "≥": r"$\ge$",
-        "≫": r"$\gg$",
-        "ρ": r"$\rho$",
-        "Σ": r"$\Sigma$",
+        **{character: rf"\{character}" for character in "&%$#_{}"},
+        **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+        **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "–": r"--"},
+        **{"[": "{[}", "*": "{*}"},  # at the start of a line they would be an argument of the preceding \\
+        **{character: rf"\textsuperscript{{{word}}}" for character, word in zip("²ᵀ⁻ⁿ", "2T-n", strict=True)},
+        **{character: f"${command}$" for character, command in _SYMBOLS.items()},
     }
 )
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Literal, get_args
 
 import pandas
 
@@ -18,11 +16,9 @@ from idwbench.report.summaries import by_dataset as side_by_side
 from idwbench.report.summaries import section_tables, summarise
 from idwbench.report.tables import Table
 from idwbench.results.store import Results
-from idwbench.runs.dataset_base import Task
 from idwbench.runs.kinds.models import MODELS
-from idwbench.runs.metrics import HEADLINES
 
-__all__ = ["Report", "leaderboard", "select_runs", "table", "tables_of"]
+__all__ = ["Report", "leaderboard", "select_runs", "table"]
 
 
 @dataclass(frozen=True)
@@ -77,17 +73,22 @@ def table(
     Raises:
         ConfigError: unknown name, method or metric, or no run is left.
     """
-    runs = results
+    runs: Runs = results
     if isinstance(results, Results):
-        runs = select_runs(results, name, methods, prototypes, metric=metric)
+        runs = select_runs(results, name, methods, prototypes)
         if not by_dataset and results.is_search(name):
             return Report((ranking(runs, metric, split=split, intervals=intervals),))
     if by_dataset:
         return Report(side_by_side(summarise(runs, metric), split))
-    of_studies = {"memory": memory_tables, "repairs": repair_tables} | ({} if intervals else {"dual_form": dual_form})
-    kind = "sections" if metric else tables_of(runs)
-    if kind in of_studies:
-        return Report(of_studies[kind](runs))
+    models = [one.model for one in (runs.config if isinstance(runs, pandas.DataFrame) else (r.config for r in runs))]
+    kinds = {model.kind for model in models}
+    for are_theirs, tables in (
+        (kinds <= {"mlp"} and not intervals, dual_form),
+        ("memory_study" in kinds, memory_tables),
+        (any(getattr(model, "compare", False) for model in models), repair_tables),
+    ):
+        if are_theirs and not metric:
+            return Report(tables(runs))
     return Report(section_tables(summarise(runs, metric, intervals=intervals)))
 
 
@@ -120,7 +121,7 @@ def leaderboard(
     Raises:
         ConfigError: unknown name, method, metric or setting, or no run is left.
     """
-    runs = select_runs(results, name, methods, prototypes, metric=metric, setting="leaderboard")
+    runs = select_runs(results, name, methods, prototypes, setting="leaderboard")
     return Report((ranking(runs, metric, split=split, top=top, best_over=best_over, intervals=intervals),))
 
 
@@ -130,7 +131,6 @@ def select_runs(
     methods: Collection[str] = (),
     prototypes: Collection[int] = (),
     *,
-    metric: str | None = None,
     setting: str = "table",
 ) -> pandas.DataFrame:
     """Return the runs of a sweep or data set; without a name, of the only data set.
@@ -142,7 +142,6 @@ def select_runs(
         name: The sweep or data set.
         methods: Names of methods.
         prototypes: Numbers of prototypes.
-        metric: That of a table. Other metrics are not read where each complete run has it, or that of its task.
         setting: The location of errors about the name.
 
     Raises:
@@ -157,7 +156,8 @@ def select_runs(
     if name not in sweeps and name not in datasets:
         problem = f"'{name}' is a kind of model" if name in MODELS else f"nothing is called '{name}'"
         raise ConfigError(problem, location=(setting,), hint=did_you_mean(name, {*datasets, *sweeps}))
-    table = _read(results, "sweep" if name in sweeps else "dataset", name, metric)
+    place = {"sweep": name} if name in sweeps else {"dataset": name}
+    table = results.run_table(facts=("n_parameters",), **place)
     models = table.drop_duplicates("setting").set_index("setting").config.map(lambda config: config.model)
     present = {model.method for model in models}
     for method in methods:
@@ -172,25 +172,3 @@ def select_runs(
     if table.empty:
         raise ConfigError(f"no runs of {name} have that method and number of prototypes", location=(setting,))
     return table
-
-
-def _read(results: Results, kind: str, name: str, metric: str | None) -> pandas.DataFrame:
-    """Return the runs of a sweep or data set, without metrics that no table shows."""
-    read = partial(results.run_table, facts=("n_parameters",), **{kind: name})
-    names = {HEADLINES[task].name for task in get_args(Task)} | ({metric} if metric else set())
-    table = read(metrics=names)
-    known = [pair for pair in table.columns if isinstance(pair, tuple) and pair[1] in ([metric] if metric else names)]
-    is_measured = table[known].notna().any(axis=1) | (table.state != "complete")
-    # Messages name all metrics, and tables of perceptrons and of comparisons have many.
-    return table if is_measured.all() and (metric or tables_of(table) == "sections") else read()
-
-
-def tables_of(runs: Runs) -> Literal["dual_form", "memory", "repairs", "sections"]:
-    """Return which tables runs have: of perceptrons alone, of their memory, of ways to mend predictions, or others."""
-    configs = runs.config if isinstance(runs, pandas.DataFrame) else [run.config for run in runs]
-    models = {id(config.model): config.model for config in configs}.values()
-    if all(model.kind == "mlp" for model in models):
-        return "dual_form"
-    if any(model.kind == "memory_study" for model in models):
-        return "memory"
-    return "repairs" if any(getattr(model, "compare", False) for model in models) else "sections"

@@ -7,7 +7,6 @@ import warnings
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from operator import attrgetter
 from typing import Literal, NamedTuple
 
@@ -150,15 +149,6 @@ def with_intervals(
     return found, notes
 
 
-@lru_cache(maxsize=4096)  # large tables have few different sums
-def _p_value(ranks: tuple[float, ...], positive: float) -> float:
-    """Return twice the smaller probability of a sum of positive ranks that is at least, or at most, the given one."""
-    sums = np.zeros(1)
-    for rank in ranks:
-        sums = np.concatenate([sums, sums + rank])
-    return min(1.0, 2 * float(min((sums >= positive).mean(), (sums <= positive).mean())))
-
-
 def signed_rank_p_value(differences: Iterable[float], tie: float) -> float:
     """Return the p-value of Wilcoxon's two-sided signed-rank test; 1 if all differences are zero.
 
@@ -177,7 +167,10 @@ def signed_rank_p_value(differences: Iterable[float], tie: float) -> float:
         from scipy.stats import wilcoxon
 
         return float(wilcoxon(np.copysign(ranks, kept)).pvalue)
-    return _p_value(tuple(ranks), sum(rank for rank, d in zip(ranks, kept, strict=True) if d > 0))
+    sums, positive = np.zeros(1), sum(rank for rank, d in zip(ranks, kept, strict=True) if d > 0)
+    for rank in ranks:
+        sums = np.concatenate([sums, sums + rank])
+    return min(1.0, 2 * float(min((sums >= positive).mean(), (sums <= positive).mean())))
 
 
 def compare(
@@ -208,32 +201,23 @@ def compare(
     sign = 1 if definition.higher_is_better else -1
     marked, n_pairs = [dict(by_split) for _, by_split in rows], set[int]()
     for (_, split), places in columns.items():
-        own, counts = _marked([marked[place][split] for place in places], sign)
-        n_pairs |= counts
-        for place, one in zip(places, own, strict=True):
-            marked[place][split] = one
+        column = [rows[place][1][split] for place in places]
+        top = max(sign * one.mean for one in column)
+        # Of equal means that with the most seeds.
+        best = max((one for one in column if math.isclose(sign * one.mean, top, rel_tol=_TIE)), key=attrgetter("n"))
+        for place, one in zip(places, column, strict=True):
+            pairs = [(value, one.values[seed]) for seed, value in best.values.items() if seed in one.values]
+            n_pairs |= {len(pairs)} if one is not best else set()
+            p_value = None
+            if one is not best and len(pairs) >= _MIN_PAIRS:
+                tie = _TIE * max(max(abs(first), abs(second)) for first, second in pairs)
+                p_value = signed_rank_p_value((first - second for first, second in pairs), tie)
+            is_best = math.isclose(best.mean, one.mean, rel_tol=_TIE) or (p_value is not None and p_value > ALPHA)
+            marked[place][split] = replace(one, best=is_best, p_value=p_value)
     notes = [_TEST] if max(n_pairs, default=0) >= _MIN_PAIRS else []
     if too_few := [n for n in n_pairs if n < _MIN_PAIRS]:
         notes.append(f"n = {range_label(too_few)}: too few seeds for a paired test ({_MIN_PAIRS} are needed).")
     return marked, notes
-
-
-def _marked(column: Sequence[Statistic], sign: int) -> tuple[list[Statistic], set[int]]:
-    """Return the statistics with their marks, and the numbers of seeds that the others share with the best."""
-    top = max(sign * one.mean for one in column)
-    # Of equal means that with the most seeds.
-    best = max((one for one in column if math.isclose(sign * one.mean, top, rel_tol=_TIE)), key=attrgetter("n"))
-    marked, n_pairs = [], set()
-    for one in column:
-        pairs = [(value, one.values[seed]) for seed, value in best.values.items() if seed in one.values]
-        p_value = None
-        if one is not best and len(pairs) >= _MIN_PAIRS:
-            tie = _TIE * max(max(abs(first), abs(second)) for first, second in pairs)
-            p_value = signed_rank_p_value((first - second for first, second in pairs), tie)
-        is_best = math.isclose(best.mean, one.mean, rel_tol=_TIE) or (p_value is not None and p_value > ALPHA)
-        marked.append(replace(one, best=is_best, p_value=p_value))
-        n_pairs |= {len(pairs)} if one is not best else set()
-    return marked, n_pairs
 
 
 def rounded(mean: float) -> float:

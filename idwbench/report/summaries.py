@@ -14,8 +14,8 @@ import pandas
 
 from idwbench.report import frame, labels, tables
 from idwbench.report.frame import Row, Runs, rows
-from idwbench.report.references import SOURCES, find_reference, reference_notes
-from idwbench.report.statistics import Statistic, compare, present_splits, rounded, with_intervals
+from idwbench.report.references import SOURCE_NOTES, SOURCES, find_reference
+from idwbench.report.statistics import Statistic, compare, rounded, with_intervals
 from idwbench.report.tables import Column, RowColumn, Table
 from idwbench.runs.config import RunConfig
 from idwbench.runs.dataset_base import DatasetConfig
@@ -35,7 +35,12 @@ _SETTINGS = (
 _COLUMNS_BY_DATASET = 4  # data sets of a table side by side
 # Published accuracies, of tables of accuracies.
 _PUBLISHED: list[RowColumn] = [
-    (source, partial(find_reference, source), lambda known: str(known or "")) for source in SOURCES
+    (
+        source,
+        partial(find_reference, source),
+        lambda one: labels.value_label("accuracy", one[0]) + (f" (n={one.n})" if one.n else "") if one else "",
+    )
+    for source in SOURCES
 ]
 
 
@@ -133,10 +138,13 @@ def _section(data: str, metric: str, table: pandas.DataFrame, *, intervals: bool
     ordered = [replace(row, statistics=by_split) for row, by_split in zip(ordered, statistics, strict=True)]
     runs = tuple(frame.run_notes(ordered, table, metric, seeds=False))
     sources = [name for name, fact, _ in _PUBLISHED if metric == "accuracy" and any(map(fact, ordered))]
-    notes = (*runs, *tests, *reference_notes(config.dataset.name, config.protocol, sources))
+    about = [SOURCE_NOTES[config.dataset.name, source] for source in sources]
+    if sources and config.protocol != (theirs := DEFAULT_PROTOCOLS[config.dataset.name]):
+        words = " · ".join(labels.setting_labels(theirs).values())
+        about.append(f"The references used the paper's protocol ({words}); these runs did not.")
     seeds = table.data_seeds.iloc[0]
     title = " · ".join(filter(None, (data, f"{len(seeds)} seeds of the data" if seeds else "", protocol)))
-    return Section(title, data, protocol, config, metric, tuple(ordered), notes, runs, seeds)
+    return Section(title, data, protocol, config, metric, tuple(ordered), (*runs, *tests, *about), runs, seeds)
 
 
 def _order(config: RunConfig, label: str, data_seeds: Sequence[int]) -> tuple[object, ...]:
@@ -161,26 +169,20 @@ def section_tables(sections: Sequence[Section]) -> tuple[Table, ...]:
 
     Their records repeat the data set, protocol and metric of the section.
     """
-    made = []
-    for section in sections:
-        rows, metric = section.rows, section.metric
-        splits = present_splits(row.statistics for row in rows) or ("test",)
-        known = {split: [row.statistics.get(split) for row in rows] for split in splits}
-        columns = [*tables.model_columns(rows), *tables.row_columns(rows, tables.N_RUNS)]
-        columns += tables.statistic_columns(metric, known, {*known} - {"train"} or known)
-        columns += tables.row_columns(rows, *tables.ROW_COLUMNS)
-        columns += tables.row_columns(rows, *(_PUBLISHED if metric == "accuracy" else ()), tables.DIVERGED)
-        table = Table(
+    return tuple(
+        tables.row_table(
+            section.rows,
+            section.metric,
+            (*tables.model_columns(section.rows), *tables.row_columns(section.rows, tables.N_RUNS)),
+            (*(_PUBLISHED if section.metric == "accuracy" else ()), tables.DIVERGED),
+            " among equal numbers of prototypes",
             title=section.title,
-            columns=tuple(columns),
-            groups=tuple(row.model.prototypes for row in rows),
-            caption=tables.caption(metric, rows, " among equal numbers of prototypes"),
+            groups=tuple(row.model.prototypes for row in section.rows),
             notes=section.notes,
-            removable=tuple(name for name in tables.REMOVABLE if name.split()[0] != splits[0]),
             records=partial(_records, section),
         )
-        made.append(table)
-    return tuple(made)
+        for section in sections
+    )
 
 
 def _records(section: Section) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from idwbench.report.frame import Row
 from idwbench.report.labels import cell_label, metric_label, parameters_labels, plain_value, value_label
-from idwbench.report.statistics import SPLITS, Statistic
+from idwbench.report.statistics import SPLITS, Statistic, present_splits
 from idwbench.runs.metrics import METRICS
 
 __all__ = [
@@ -26,13 +26,13 @@ __all__ = [
     "Line",
     "RowColumn",
     "Table",
-    "caption",
     "line_columns",
     "line_records",
     "model_columns",
     "nonempty",
     "row_columns",
     "row_record",
+    "row_table",
     "setting_columns",
     "statistic_columns",
     "statistic_values",
@@ -174,6 +174,51 @@ def row_columns(rows: Sequence[Row], *facts: RowColumn) -> tuple[Column, ...]:
     return nonempty(Column(name, headers[name], [text(fact(row)) for row in rows], True) for name, fact, text in facts)
 
 
+def row_table(
+    rows: Sequence[Row],
+    metric: str,
+    columns: Iterable[Column],
+    facts: Iterable[RowColumn],
+    among: str,
+    *,
+    split: str | None = None,
+    order: str = "",
+    **others: Any,
+) -> Table:
+    """Return the table of a metric of rows, which says what the numbers, their spread and the marked texts are.
+
+    Args:
+        rows: Those of the table.
+        metric: The name of the metric.
+        columns: Those before the metric.
+        facts: Those after the metric and `ROW_COLUMNS`.
+        among: The rows among which the best are marked.
+        split: The split of the first column of the metric.
+        order: That of the rows.
+        others: What else the table has.
+    """
+    found = [split] if split else []
+    splits = dict.fromkeys([*found, *present_splits(row.statistics for row in rows)]) or ("test",)
+    known = {one: [row.statistics.get(one) for row in rows] for one in splits}
+    statistics = [one for row in rows for one in row.statistics.values()]
+    words = f"Metric: {metric_label(metric)}"
+    words += ", mean ± sample standard deviation over n seeds" * any(one.std is not None for one in statistics) + order
+    if any(one.p_value is not None for one in statistics):
+        marked = f"{MARKED}best mean, or not distinguishable from it{',' * among.startswith(' among')}{among}"
+    else:
+        marked = f"{MARKED}best mean{among}"
+    return Table(
+        columns=(
+            *columns,
+            *statistic_columns(metric, known, {*known} - {"train"} or known),
+            *row_columns(rows, *ROW_COLUMNS, *facts),
+        ),
+        caption=words + (marked if any(one.best for one in statistics) else "") + ".",
+        removable=tuple(name for name in REMOVABLE if name.split()[0] != next(iter(splits))),
+        **others,
+    )
+
+
 class Line(NamedTuple):
     """A line of the table of a study.
 
@@ -243,16 +288,3 @@ def row_record(row: Row, metric: str) -> dict[str, Any]:
     for split, known in splits.items():
         record |= {f"best_{split}": known is not None and known.best, f"p_value_{split}": known and known.p_value}
     return record
-
-
-def caption(metric: str, rows: Iterable[Row], among: str, order: str = "") -> str:
-    """Return the name of a metric, what the spread is, the order of rows, and what marked texts are if any is."""
-    known = [one for row in rows for one in row.statistics.values()]
-    over = ", mean ± sample standard deviation over n seeds" if any(one.std is not None for one in known) else ""
-    words = f"Metric: {metric_label(metric)}{over}{order}"
-    if not any(one.best for one in known):
-        return f"{words}."
-    if not any(one.p_value is not None for one in known):
-        return f"{words}{MARKED}best mean{among}."
-    comma = "," if among.startswith(" among") else ""
-    return f"{words}{MARKED}best mean, or not distinguishable from it{comma}{among}."

@@ -30,23 +30,12 @@ _NARROW = {
 
 @dataclass(frozen=True)
 class _Shown:
-    """A column as it is shown: the header and the texts, how each is shown, and the width in which they are wrapped."""
+    """A column as it is shown: the header and the texts, the width in which they are wrapped, and how each is shown."""
 
     column: Column
     texts: Sequence[str]
     width: int
-    hows: Sequence[str] = ()
-
-    @property
-    def cells(self) -> list[list[str]]:
-        """The lines of each text, in the width of the column."""
-        side, lines = str.rjust if self.column.numeric else str.ljust, {}
-        for text in {*self.texts}:  # long columns repeat most of theirs
-            fits = cell_len(text) <= self.width and text.isprintable()
-            own = [text] if fits else _wrapped(text, self.width) or [""]
-            # The methods count characters, of which some take two columns.
-            lines[text] = [side(line, self.width + len(line) - cell_len(line)) for line in own]
-        return [lines[text] for text in self.texts]
+    hows: Sequence[str]
 
 
 def render_text(tables: Sequence[Table], width: int | None = 100, style: Style | None = None) -> str:
@@ -60,12 +49,13 @@ def render_text(tables: Sequence[Table], width: int | None = 100, style: Style |
 
 
 def _plain(table: Table) -> Iterator[str]:
-    columns = []
+    shown = []
     for column in table.columns:
         texts = [text if text.isprintable() else " ".join(printable(text).split()) for text in column.texts]
         texts.insert(0, column.header)
-        columns.append(_Shown(column, texts, max(map(cell_len, {*texts}))).cells)
-    return ("  ".join(text for (text,) in row).rstrip() for row in zip(*columns, strict=True))
+        shown.append(_Shown(column, texts, max(map(cell_len, {*texts})), [""] * len(texts)))
+    lines = [*_block(shown, table.groups, None)]
+    return (line[1:] for line in (lines[1], *lines[3:-1]))  # without the rule
 
 
 def _lines(table: Table, width: int, style: Style | None) -> Iterator[str]:
@@ -76,7 +66,9 @@ def _lines(table: Table, width: int, style: Style | None) -> Iterator[str]:
         if sum(one.width + _GAP for one in shown.values()) <= width:
             break
         if name == "train spread" and "train" in shown:
-            shown["train"] = _shown(shown["train"].column, star=style is None, spread=False)
+            train = shown["train"].column
+            means = [text.partition(" ± ")[0] for text in train.texts]
+            shown["train"] = _shown(replace(train, texts=means), star=style is None)
         elif name in shown:
             left_out.append(shown.pop(name).column.header)
     # No notes on the origin of references that are not shown.
@@ -86,7 +78,9 @@ def _lines(table: Table, width: int, style: Style | None) -> Iterator[str]:
     texts = (table.title, caption if table.groups else "", *notes)
     title, *notes = [text if text.isprintable() else printable(text) for text in texts]
     yield from (style(line, "bold") if style else line for line in _wrapped(title, width))
-    for block in _blocks([*shown.values()], width) if table.groups else ():
+    columns = [*shown.values()]
+    fits = sum(one.width + _GAP for one in columns) <= width
+    for block in ([columns] if fits else _blocks(columns, width)) if table.groups else ():
         yield from _block(block, table.groups, style)
     for column in (column for column in kept if column.is_below):
         below = (f"{key}: {text}" for key, text in zip(kept[0].texts, column.texts, strict=True) if text)
@@ -95,11 +89,10 @@ def _lines(table: Table, width: int, style: Style | None) -> Iterator[str]:
         yield style(line, "dim") if style else line
 
 
-def _shown(column: Column, *, star: bool, spread: bool = True) -> _Shown:
+def _shown(column: Column, *, star: bool) -> _Shown:
     """Return a column with the least width that breaks no word of its header and no text."""
     texts = [text if text.isprintable() else printable(text) for text in (column.header, *column.texts)]
     header, texts = texts[0], texts[1:]
-    texts = texts if spread else [text.partition(" ± ")[0] for text in texts]
     if star and column.best:
         texts = [text + (" ", "*")[best] for text, best in zip(texts, column.best, strict=True)]
     width = max(map(cell_len, {*texts}), default=0)
@@ -110,11 +103,8 @@ def _shown(column: Column, *, star: bool, spread: bool = True) -> _Shown:
 
 
 def _blocks(columns: Sequence[_Shown], width: int) -> Iterator[list[_Shown]]:
-    """Yield columns that stand side by side with their widths; each block repeats the first texts."""
+    """Yield columns that would not fit side by side, in less width; each block repeats the first texts."""
     widths = [one.width for one in columns]
-    if sum(widths) + _GAP * len(widths) <= width:
-        yield [*columns]
-        return
     # The widths that break no word of a text, and no number.
     least = [
         one.width
@@ -156,9 +146,19 @@ def _n_repeated(columns: Sequence[_Shown]) -> int:
 def _block(block: Sequence[_Shown], groups: Sequence[Hashable], style: Style | None) -> Iterator[str]:
     """Yield the lines of some columns: headers, a rule, rows, and an empty line between groups."""
     blanks = [" " * one.width for one in block]
-    rows, hows = (zip(*parts, strict=True) for parts in zip(*((one.cells, one.hows) for one in block), strict=True))
+    rows: list[list[list[str]]] = [[] for _ in block[0].texts]
+    for one in block:
+        side, lines_of = str.rjust if one.column.numeric else str.ljust, {}
+        for text in {*one.texts}:  # long columns repeat most of theirs
+            fits = cell_len(text) <= one.width and text.isprintable()
+            own = [text] if fits else _wrapped(text, one.width) or [""]
+            # The methods count characters, of which some take two columns.
+            lines_of[text] = [side(line, one.width + len(line) - cell_len(line)) for line in own]
+        for row, text in zip(rows, one.texts, strict=True):
+            row.append(lines_of[text])
+    hows = zip(*(one.hows for one in block), strict=True)
     yield ""
-    for place, (row, own) in enumerate(zip(rows, hows, strict=True)):
+    for place, (row, of_row) in enumerate(zip(rows, hows, strict=True)):
         if place == 1:
             yield f" {'─' * (sum(map(len, blanks)) + _GAP * (len(block) - 1))}"
         elif place and groups[place - 1] != groups[place - 2]:
@@ -167,7 +167,7 @@ def _block(block: Sequence[_Shown], groups: Sequence[Hashable], style: Style | N
         for line in lines:
             texts = [text or blank for text, blank in zip(line, blanks, strict=True)]
             if style:
-                styled = zip(texts, own, strict=True)
+                styled = zip(texts, of_row, strict=True)
                 texts = [style(text, how) if how and text.strip() else text for text, how in styled]
             yield f" {'  '.join(texts)}".rstrip()
     yield ""

@@ -214,12 +214,12 @@ def test_the_command_line_reference_is_up_to_date_and_explains_every_option():
 
 
 # A module during whose import Ctrl-C is pressed.
-INTERRUPTED = type("Interrupted", (), {"run": PropertyMock(side_effect=KeyboardInterrupt)})()
+INTERRUPTED = type("Interrupted", (), {"app": PropertyMock(side_effect=KeyboardInterrupt)})()
 
 
 @pytest.mark.parametrize(
     ("module", "code", "words"),
-    [(SimpleNamespace(run=lambda: sys.exit(3)), 3, ""), (INTERRUPTED, 130, "interrupted\n")],
+    [(SimpleNamespace(app=lambda: sys.exit(3)), 3, ""), (INTERRUPTED, 130, "interrupted\n")],
 )
 def test_the_program_keeps_its_exit_code_and_does_not_search_for_garbage(monkeypatch, capfd, module, code, words):
     steps = []

@@ -106,9 +106,9 @@ def type_command(words, log, steps=None, prepare=None):
         prepare()
     sys.argv = ["idwbench", *words]
 
-    from idwbench.cli.app import run
+    from idwbench.cli import main
 
-    run()
+    main()
 
 
 def _report_steps(steps):
