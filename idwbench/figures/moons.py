@@ -19,7 +19,7 @@ from idwbench.figures import plane
 from idwbench.figures.runs import Model, Selection, first_run
 from idwbench.figures.style import INK, PAPER, QUIET, new_page, percent_label, write
 from idwbench.report.frame import Row
-from idwbench.report.labels import count_label, parameters_labels
+from idwbench.report.labels import count_label
 from idwbench.report.statistics import Statistic
 from idwbench.report.summaries import Section, section_headers
 from idwbench.runs.kinds.models import ModelConfig
@@ -48,7 +48,7 @@ def moons_figure(selection: Selection) -> Figure:
     section = selection.first_section(selection.of_kind())
     models, dataset = selection.models(section), selection.dataset(section.config.dataset)
     configs = [model.row.model for model in models]
-    labels = parameters_labels(configs)
+    labels = [model.row.parameters_label for model in models]
     places = [((config.method, label), config.prototypes) for config, label in zip(configs, labels, strict=True)]
     rows = {row: (row[0], row[1].replace(", ", "\n"), QUIET) for row, _ in places}
     columns = {n: count_label(n, "prototype") for n in sorted({n for _, n in places})}

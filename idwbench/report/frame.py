@@ -55,6 +55,7 @@ class Row:
         number: The number of the row in its table.
         config: The settings of the runs, with any of their seeds.
         model: The model.
+        parameters_label: Its label in tables, with the checksum of a plugin where two versions of a method differ.
         data: The number of the data, which rows on the same data share.
         data_seeds: The seeds of the data that are replicates; empty if seeds of runs are.
         run_keys: The keys of the complete runs.
@@ -68,6 +69,7 @@ class Row:
     number: int
     config: RunConfig
     model: ModelConfig
+    parameters_label: str
     data: int
     data_seeds: tuple[int, ...]
     run_keys: tuple[str, ...]
@@ -104,6 +106,7 @@ def run_table(runs: Runs) -> pandas.DataFrame:
     facts: dict[str, Any] = {
         "kind": [config.model.kind for config in settings],
         "headline": [HEADLINES[config.dataset.task].name for config in settings],
+        "versions": [(config.model.method, config.model.plugin_sha256) for config in settings],
         "is_deterministic": [config.model.is_deterministic for config in settings],
         "data_seed": [config.dataset.seed for config in settings],
         "data_without_seed": [{**dict(config.dataset), "path": None, "seed": None} for config in settings],
@@ -210,6 +213,7 @@ def rows(table: pandas.DataFrame, metric: str) -> list[Row]:
     configs, data, data_seeds, keys, replicates, sizes = (table[name].to_numpy() for name in names)
     is_complete = (table.state == "complete").to_numpy()
     places = table.groupby("row").indices
+    methods = [method for method, _ in table.versions.unique()]
     every = []
     for number, own in sorted(places.items(), key=lambda item: int(item[1][0])):
         first, complete = own[0], own[is_complete[own]]
@@ -219,7 +223,9 @@ def rows(table: pandas.DataFrame, metric: str) -> list[Row]:
         facts = (int(data[first]), data_seeds[first], tuple(keys[complete]), len(complete), len(own) - len(complete))
         statistics = {split: one for split, by in by_seed.items() if (one := statistic(by)) is not None}
         config: RunConfig = configs[first]
-        every.append(Row(int(number), config, config.model, *facts, n_parameters, statistics, table))
+        model = config.model
+        label = model.versioned_label if methods.count(model.method) > 1 else model.parameters_label
+        every.append(Row(int(number), config, model, label, *facts, n_parameters, statistics, table))
     return every
 
 

@@ -23,7 +23,6 @@ __all__ = [
     "flat_settings",
     "metric_label",
     "ordered_parameters",
-    "parameters_labels",
     "plain_value",
     "range_label",
     "setting_label",
@@ -127,15 +126,6 @@ def flat_settings(config: RunConfig) -> dict[str, Any]:
     model = {name: value for name, value in model.items() if value is not None or name == "plugin_sha256"}
     dataset = {f"dataset_{name}": value for name, value in config.dataset if name not in _OF_FILES}
     return {**first, **ordered_parameters(config.model), **counts, **model, **dataset, **dict(config.protocol)}
-
-
-def parameters_labels(models: Sequence[ModelConfig]) -> list[str]:
-    """Return the labels of parameters, with the checksum of a plugin where two versions of a method differ."""
-    versions: dict[str, set[str | None]] = defaultdict(set)
-    for model in models:
-        versions[model.method].add(model.plugin_sha256)
-    has_several = {method for method, known in versions.items() if len(known) > 1}
-    return [one.versioned_label if one.method in has_several else one.parameters_label for one in models]
 
 
 def varying_settings(settings: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

@@ -168,15 +168,6 @@ class LookupRuns:
     config: LookupConfig
     runs: defaultdict[tuple[int, int], dict[int, StoredRun]] = field(repr=False)
 
-    @property
-    def dimensions(self) -> list[int]:
-        """All dimensions, ascending."""
-        return sorted({d for d, _ in self.runs})
-
-    def items(self, dimensions: int) -> list[int]:
-        """Return all numbers of items at some dimensions, ascending."""
-        return sorted(n for d, n in self.runs if d == dimensions)
-
     def values(self, metric: str, dimensions: int, items: int, split: str = "test") -> dict[int, float]:
         """Return a metric by seed, without runs that lack it."""
         found = {seed: run.metric(metric, split) for seed, run in self.runs[dimensions, items].items()}
@@ -229,7 +220,9 @@ def lookup_capacities(runs: Iterable[StoredRun], threshold: float = 0.99) -> lis
     """
     found = []
     for each in lookup_runs(runs):
-        sizes = {d: each.items(d) for d in each.dimensions}
+        sizes = defaultdict(list)
+        for d, items in sorted(each.runs):
+            sizes[d].append(items)
         # With fewer numbers of items, in an unfinished sweep, recall would be interpolated over a gap.
         most = max(map(len, sizes.values()))
         by_dimensions = {}
@@ -243,29 +236,34 @@ def lookup_capacities(runs: Iterable[StoredRun], threshold: float = 0.99) -> lis
 def capacity_table(capacities: Sequence[Capacities]) -> Table:
     """Return the table of laws and of capacities by dimensions, at least one, for `idwbench.report.render.render`."""
     dimensions = sorted({d for each in capacities for d in each.by_dimensions})
-    data, fits = [each.of.data for each in capacities], [each.fit for each in capacities]
-    columns = [
-        Column("model", "model", [each.of.label for each in capacities]),
-        *([Column("data", "data", data)] if len(set(data)) > 1 else []),
-        *(
-            Column(f"d={d}", f"d={d}", [_cell(each.by_dimensions.get(d, {})) for each in capacities], numeric=True)
-            for d in dimensions
-        ),
-    ]
-    columns += [Column(header, header, own) for header, *own in zip(_LAW_HEADERS, *map(_law_cells, fits), strict=True)]
+    records = [{d: _record(each, d, own) for d, own in each.by_dimensions.items()} for each in capacities]
+    columns = []
+    for d in dimensions:
+        cells = [_cell(by_dimensions[d]) if d in by_dimensions else MISSING for by_dimensions in records]
+        columns.append(Column(f"d={d}", f"d={d}", cells, numeric=True))
+    laws = zip(_LAW_HEADERS, *(_law_cells(each.fit) for each in capacities), strict=True)
+    columns += [Column(header, header, own) for header, *own in laws]
     counts = {len(own) for each in capacities for own in each.by_dimensions.values()}
-    return Table(
-        title=f"Capacity at {100 * capacities[0].threshold:g} % recall"
-        + (f" · {data[0]}" if len(set(data)) == 1 else ""),
-        columns=tuple(columns),
-        groups=tuple(data),
+    return _table(
+        f"Capacity at {100 * capacities[0].threshold:g} % recall",
+        [(each.of.label, each.of.data) for each in capacities],
+        columns,
         caption=f"Items, geometric mean over seeds (smallest to largest); {range_label(counts)} seeds.",
+        groups=tuple(each.of.data for each in capacities),
         notes=(
             "< and >: some seeds are below at the smallest, or not below at the largest number of items that was run.",
             "The law is fitted to all seeds at the dimensions without < or >.",
         ),
-        records=lambda: [_record(each, d, own) for each in capacities for d, own in each.by_dimensions.items()],
+        records=lambda: [record for by_dimensions in records for record in by_dimensions.values()],
     )
+
+
+def _table(title: str, models: Sequence[tuple[str, str]], columns: Iterable[Column], **others: Any) -> Table:
+    """Return a table with the labels of models and of their data, which are in the title if they are the same."""
+    names, data = ([*column] for column in zip(*models, strict=True)) if models else ([], [])
+    is_one = len({*data}) == 1
+    first = [Column("model", "model", names), *([] if is_one else [Column("data", "data", data)])]
+    return Table(f"{title} · {data[0]}" if is_one else title, (*first, *columns), **others)
 
 
 def _record(each: Capacities, dimensions: int, own: Mapping[int, Capacity]) -> dict[str, Any]:
@@ -278,15 +276,11 @@ def _record(each: Capacities, dimensions: int, own: Mapping[int, Capacity]) -> d
     }
 
 
-def _cell(found: Mapping[int, Capacity]) -> str:
+def _cell(record: Mapping[str, Any]) -> str:
     """Return ``28 (21 to 35)``; a bound as ``<2`` or ``>2048``."""
-    if not found:
-        return MISSING
-    values, sides = [each.items for each in found.values()], {each.censored for each in found.values()}
-    mark = "<" if "below" in sides else ">" if "above" in sides else ""
-    if len(sides) == 1 and mark:
-        return f"{mark}{_items_label(values[0])}"
-    return f"{mark}{_items_label(geometric_mean(values))} ({_items_label(min(values))} to {_items_label(max(values))})"
+    mark = "<" if record["below"] else ">" if record["above"] else ""
+    mean, low, high = (_items_label(record[f"items_{name}"]) for name in ("mean", "low", "high"))
+    return f"{mark}{low}" if record["n"] in (record["below"], record["above"]) else f"{mark}{mean} ({low} to {high})"
 
 
 def _law_cells(fit: CapacityFit | None) -> tuple[str, str, str]:
@@ -332,20 +326,20 @@ def capacity_tables(runs: Iterable[StoredRun], threshold: float = 0.99) -> tuple
 def slopes_table(capacities: Sequence[Capacities]) -> Table:
     """Return the table of power laws below and above the middle dimension, the geometric mean of the outer ones."""
     slopes = [slope for each in capacities for slope in _slopes(each)]
-    data = [slope["data"] for slope in slopes]
-    is_one = len(set(data)) == 1
-    columns = [Column("model", "model", [slope["model"] for slope in slopes])]
-    columns += [] if is_one else [Column("data", "data", data)]
+    columns = []
     for header, names, label in _SLOPE_COLUMNS:
         known = [[slope[name] for name in names] for slope in slopes]
         texts = [MISSING if None in values else " to ".join(map(label, values)) for values in known]
         columns.append(Column(header, header, texts, numeric=header != "dimensions"))
     counts = {slope["n"] for slope in slopes} - {None}
-    return Table(
-        "Slopes of the capacity" + (f" · {data[0]}" if is_one else ""),
+    over = f" over {range_label(counts)} seeds" if counts else ""
+    models = [(slope["model"], slope["data"]) for slope in slopes]
+    return _table(
+        "Slopes of the capacity",
+        models,
         nonempty(columns),
-        tuple((slope["model"], slope["data"]) for slope in slopes),
-        f"Power laws a · d^b{f' over {range_label(counts)} seeds' if counts else ''}, and the items at both ends.",
+        groups=tuple(models),
+        caption=f"Power laws a · d^b{over}, and the items at both ends.",
         notes=_SLOPE_NOTES,
         records=lambda: slopes,
     )

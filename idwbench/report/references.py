@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, get_args
 
-from idwbench.attention.scores import METHODS
-from idwbench.report.frame import Row
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import PartsConfig
 from idwbench.runs.kinds.mlp import MlpConfig
-from idwbench.runs.kinds.prototypes import PrototypesConfig
 
 __all__ = [
     "DUAL_FORM_NOTE",
+    "FREE_SETTINGS",
     "PAPER_METHODS",
     "PAPER_PARAMETERS",
     "REFERENCES",
@@ -27,7 +25,6 @@ __all__ = [
     "SOURCE_NOTES",
     "Reference",
     "ReferenceSource",
-    "find_reference",
     "published_values",
 ]
 
@@ -48,7 +45,7 @@ SOURCE_NOTES: dict[tuple[str, str], str] = {
     ),
 }
 # Settings that do not matter: the name is compared already, the authors set no seed, a holdout changes no training.
-_FREE_SETTINGS = {"name", "seed", "holdout_per_class"}
+FREE_SETTINGS = {"name", "seed", "holdout_per_class"}
 
 
 class Reference(NamedTuple):
@@ -76,19 +73,6 @@ REFERENCES: dict[tuple[ReferenceSource, str, int, str], Reference] = {
     for key, (n, accuracies) in _ACCURACIES_BY_METHOD.items()
     for method, accuracy in zip(PAPER_METHODS, accuracies, strict=True)
 } | {("paper", "two_moons", prototypes, "idw"): Reference(0.975) for prototypes in (16, 128)}
-
-
-def find_reference(source: ReferenceSource, row: Row) -> Reference | None:
-    """Return the reference for exactly the model and the data set of a row, or None."""
-    dataset, model = row.config.dataset, row.model
-    known = REFERENCES.get((source, dataset.name, model.prototypes, model.method))
-    fields = type(dataset).model_fields
-    if known is None or any(getattr(dataset, name) != fields[name].default for name in fields.keys() - _FREE_SETTINGS):
-        return None
-    parameters = {one.name: one.default for one in METHODS[model.method].parameters}
-    parameters |= PAPER_PARAMETERS.get(model.method, {})
-    theirs = PrototypesConfig.model_construct(method=model.method, parameters=parameters, prototypes=model.prototypes)
-    return known if model == theirs else None
 
 
 # Of the test inputs with a wrong answer, and of the others.

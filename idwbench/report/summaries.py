@@ -12,9 +12,9 @@ from typing import Any
 
 import pandas
 
-from idwbench.report import frame, labels, tables
+from idwbench.attention.scores import METHODS
+from idwbench.report import frame, labels, references, tables
 from idwbench.report.frame import Row, Runs, rows
-from idwbench.report.references import SOURCE_NOTES, SOURCES, find_reference
 from idwbench.report.statistics import Statistic, compare, rounded, with_intervals
 from idwbench.report.tables import Column, RowColumn, Table
 from idwbench.runs.config import RunConfig
@@ -24,7 +24,7 @@ from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.metrics import METRICS, UNKNOWN_METRIC
 from idwbench.runs.protocol import DEFAULT_PROTOCOLS, Protocol
 
-__all__ = ["Section", "by_dataset", "section_headers", "section_tables", "summarise"]
+__all__ = ["Section", "by_dataset", "find_reference", "section_headers", "section_tables", "summarise"]
 
 # The first columns of CSV; other kinds of models may add some.
 _SETTINGS = (
@@ -33,6 +33,21 @@ _SETTINGS = (
     *(name for name in PrototypesConfig.model_fields if name != "kind"),
 )
 _COLUMNS_BY_DATASET = 4  # data sets of a table side by side
+
+
+def find_reference(source: references.ReferenceSource, row: Row) -> references.Reference | None:
+    """Return the reference for exactly the model and the data set of a row, or None."""
+    dataset, model = row.config.dataset, row.model
+    known = references.REFERENCES.get((source, dataset.name, model.prototypes, model.method))
+    fields = {name: one for name, one in type(dataset).model_fields.items() if name not in references.FREE_SETTINGS}
+    if known is None or any(getattr(dataset, name) != field.default for name, field in fields.items()):
+        return None
+    parameters = {one.name: one.default for one in METHODS[model.method].parameters}
+    parameters |= references.PAPER_PARAMETERS.get(model.method, {})
+    theirs = PrototypesConfig.model_construct(method=model.method, parameters=parameters, prototypes=model.prototypes)
+    return known if model == theirs else None
+
+
 # Published accuracies, of tables of accuracies.
 _PUBLISHED: list[RowColumn] = [
     (
@@ -40,7 +55,7 @@ _PUBLISHED: list[RowColumn] = [
         partial(find_reference, source),
         lambda one: labels.value_label("accuracy", one[0]) + (f" (n={one.n})" if one.n else "") if one else "",
     )
-    for source in SOURCES
+    for source in references.SOURCES
 ]
 
 
@@ -138,7 +153,7 @@ def _section(data: str, metric: str, table: pandas.DataFrame, *, intervals: bool
     ordered = [replace(row, statistics=by_split) for row, by_split in zip(ordered, statistics, strict=True)]
     runs = tuple(frame.run_notes(ordered, table, metric, seeds=False))
     sources = [name for name, fact, _ in _PUBLISHED if metric == "accuracy" and any(map(fact, ordered))]
-    about = [SOURCE_NOTES[config.dataset.name, source] for source in sources]
+    about = [references.SOURCE_NOTES[config.dataset.name, source] for source in sources]
     if sources and config.protocol != (theirs := DEFAULT_PROTOCOLS[config.dataset.name]):
         words = " · ".join(labels.setting_labels(theirs).values())
         about.append(f"The references used the paper's protocol ({words}); these runs did not.")
@@ -173,7 +188,7 @@ def section_tables(sections: Sequence[Section]) -> tuple[Table, ...]:
         tables.row_table(
             section.rows,
             section.metric,
-            (*tables.model_columns(section.rows), *tables.row_columns(section.rows, tables.N_RUNS)),
+            tables.row_columns(section.rows, *tables.MODEL_COLUMNS, tables.N_RUNS),
             (*(_PUBLISHED if section.metric == "accuracy" else ()), tables.DIVERGED),
             " among equal numbers of prototypes",
             title=section.title,
@@ -245,7 +260,7 @@ def by_dataset(sections: Sequence[Section], split: str | None = None) -> tuple[T
     seeds = {row.n for row in every if row.n}
     has_spread = max(seeds, default=1) > 1
     over = f", mean ± sample standard deviation over {labels.range_label(seeds)} seeds" if has_spread else ""
-    made, first = [], tables.model_columns(shown)
+    made, first = [], tables.row_columns(shown, *tables.MODEL_COLUMNS)
     for part in parts:
         marks = f"{tables.MARKED}best mean of the data set" if any(any(column.best) for column in part) else ""
         about = f"Metric: {labels.metric_label(metric)} on the split {split}{over}{marks}."

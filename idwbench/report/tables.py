@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from idwbench.report.frame import Row
-from idwbench.report.labels import cell_label, metric_label, parameters_labels, plain_value, value_label
+from idwbench.report.labels import cell_label, metric_label, plain_value, value_label
 from idwbench.report.statistics import SPLITS, Statistic, present_splits
 from idwbench.runs.metrics import METRICS
 
@@ -19,6 +19,7 @@ __all__ = [
     "DIVERGED",
     "MARKED",
     "MISSING",
+    "MODEL_COLUMNS",
     "N_RUNS",
     "REMOVABLE",
     "ROW_COLUMNS",
@@ -28,7 +29,6 @@ __all__ = [
     "Table",
     "line_columns",
     "line_records",
-    "model_columns",
     "nonempty",
     "row_columns",
     "row_record",
@@ -44,11 +44,13 @@ MARKED = "; bold: "  # text without bold has a star
 _HEADERS = {
     "model": "kind",
     "plugin_sha256": "plugin",
+    "setting": "parameters",
     "dataset_seed": "data seed",
     "dataset_sha256": "sha256",
     "authors": "authors' code",
 }
 _ALL = {"kernel_regression": "all"}  # the training data, where no prototypes are learned
+_TEXTS = ("method", "setting")
 _DIGEST = 8
 # Left out by narrow terminals, in this order, but for the first split.
 REMOVABLE = (
@@ -147,20 +149,13 @@ def statistic_columns(
             yield Column(f"{name} interval", f"{name} 95 % interval", texts, numeric=True)
 
 
-def model_columns(rows: Sequence[Row]) -> tuple[Column, ...]:
-    """Return the columns with content of the method, its parameters and the number of prototypes."""
-    models = [row.model for row in rows]
-    counts = [str(model.prototypes or _ALL.get(model.kind, MISSING)) for model in models]
-    columns = (
-        Column("method", "method", [model.method for model in models]),
-        Column("setting", "parameters", parameters_labels(models)),
-        Column("prototypes", "prototypes", counts, numeric=True),
-    )
-    return nonempty(columns)
-
-
 # Facts of rows: the name in CSV and JSON, the fact, and what tables show of it.
 RowColumn = tuple[str, Callable[[Row], Any], Callable[[Any], str]]
+MODEL_COLUMNS: tuple[RowColumn, ...] = (
+    ("method", lambda row: row.model.method, str),
+    ("setting", lambda row: row.parameters_label, str),
+    ("prototypes", lambda row: row.model.prototypes or _ALL.get(row.model.kind, MISSING), str),
+)
 N_RUNS: RowColumn = ("n", lambda row: row.n, str)
 DIVERGED: RowColumn = ("diverged", lambda row: row.n_diverged, lambda n: str(n or ""))
 ROW_COLUMNS: list[RowColumn] = [
@@ -170,8 +165,11 @@ ROW_COLUMNS: list[RowColumn] = [
 
 def row_columns(rows: Sequence[Row], *facts: RowColumn) -> tuple[Column, ...]:
     """Return the columns of facts of rows, but those without content."""
-    headers = {name: _HEADERS.get(name, name.replace("_", " ")) for name, *_ in facts}
-    return nonempty(Column(name, headers[name], [text(fact(row)) for row in rows], True) for name, fact, text in facts)
+    columns = []
+    for name, fact, text in facts:
+        header, texts = _HEADERS.get(name, name.replace("_", " ")), [text(fact(row)) for row in rows]
+        columns.append(Column(name, header, texts, numeric=name not in _TEXTS))
+    return nonempty(columns)
 
 
 def row_table(

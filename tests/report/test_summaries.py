@@ -10,9 +10,9 @@ from stored_runs import stored_run
 
 from idwbench.attention.scores import METHODS
 from idwbench.report.leaderboard import leaderboard
-from idwbench.report.references import SOURCES, find_reference
+from idwbench.report.references import SOURCES
 from idwbench.report.render import render
-from idwbench.report.summaries import section_tables, summarise
+from idwbench.report.summaries import find_reference, section_tables, summarise
 from idwbench.runs.metrics import METRICS, MetricDefinition
 
 TEN = range(10)
