@@ -7,10 +7,10 @@ or the answer. Studies of their memories say what masks leave, and what a limite
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas
 
@@ -19,10 +19,9 @@ from idwbench.report.frame import Row, Runs, metric_names, rows, run_notes, run_
 from idwbench.report.labels import constants_title, count_label, varying_settings
 from idwbench.report.references import DUAL_FORM_NOTE, SHARES, published_values
 from idwbench.report.statistics import Statistic
-from idwbench.report.tables import Column, Line, Table, line_columns, line_records, statistic_values
+from idwbench.report.tables import Column, Line, Table, line_records, line_table, statistic_values
 from idwbench.runs import metrics
 from idwbench.runs.datasets import DATASETS, PartsConfig
-from idwbench.runs.kinds.memory_study import MemoryStudyConfig
 from idwbench.runs.kinds.mlp import MlpConfig
 
 __all__ = ["TOGETHER", "WAY_LABELS", "Compared", "compared_models", "dual_form", "memory_tables", "repair_tables"]
@@ -152,8 +151,9 @@ def memory_tables(runs: Runs) -> tuple[Table, ...]:
     """Return the tables of stored runs of kind ``memory_study``, without other runs: of masks, then of limits."""
     table = run_table(runs)
     table = table[table.kind == "memory_study"]
-    masks = [row for row in rows(table, "masked_accuracy") if _study(row).mask is not None]
-    found = [_forgetting_table(masks, table)] if masks else []
+    masks = table[table.config.map(lambda config: config.model.mask is not None).astype(bool)]
+    studies = rows(masks, "masked_accuracy")
+    found = [_forgetting_table(studies, masks)] if studies else []
     limits = (_limited_table(rows(table, metric), metric) for metric in _LIMITED_TITLES)
     return (*found, *(limit for limit in limits if limit.groups))
 
@@ -167,19 +167,16 @@ def _forgetting_table(studies: Sequence[Row], table: pandas.DataFrame) -> Table:
         for way in metrics.FORGETTING_WAYS
         if way in row.statistics
     ]
-    columns = line_columns(lines, ("dataset", "mask"), _MEMORY_LABELS)
-    masks = table[table.config.map(lambda config: config.model.mask is not None).astype(bool)]
-    notes = (_FORGETTING_NOTE, *run_notes(studies, with_metric(masks, "masked_accuracy"), "masked_accuracy"))
+    notes = (_FORGETTING_NOTE, *run_notes(studies, with_metric(table, "masked_accuracy"), "masked_accuracy"))
     title = f"Networks without a part of their training · {_constants(studies)}"
-    groups = tuple(line.row.number for line in lines)
-    return Table(title, columns, groups, _CAPTION, notes=notes, records=partial(line_records, lines))
+    return line_table(title, lines, ("dataset", "mask"), _MEMORY_LABELS, caption=_CAPTION, notes=notes)
 
 
 def _limited_table(studies: Sequence[Row], metric: str) -> Table:
     """Return a table with a row for each network and number of slots, and a column for each rule."""
     networks: dict[Any, dict[int, dict[str, Row]]] = defaultdict(lambda: defaultdict(dict))
     for row in studies:
-        study = _study(row)
+        study: Any = row.model
         if study.slots is not None and study.keep is not None and "test" in row.statistics:
             networks[row.data, study.network.identity(), row.config.protocol.identity()][study.slots][study.keep] = row
     memories = [(slots, by_rule) for memory in networks.values() for slots, by_rule in sorted(memory.items())]
@@ -189,11 +186,14 @@ def _limited_table(studies: Sequence[Row], metric: str) -> Table:
         shown.append(Line(next(iter(by_rule.values())), {"slots": slots}, known))
         records += [Line(row, {"metric": metric}, {"test": row.statistics["test"]}) for row in by_rule.values()]
     rows = [line.row for line in shown]
-    return Table(
+    return line_table(
         f"{_LIMITED_TITLES[metric]} · {_constants(rows)}",
-        line_columns(shown, ("dataset",), _KEEP_LABELS, metric) if shown else (),
-        tuple(row.data for row in rows),
-        _CAPTION,
+        shown,
+        ("dataset",),
+        _KEEP_LABELS,
+        metric=metric,
+        groups=tuple(row.data for row in rows),
+        caption=_CAPTION,
         notes=(_LIMITED_NOTE,),
         records=partial(line_records, records),
     )
@@ -201,11 +201,6 @@ def _limited_table(studies: Sequence[Row], metric: str) -> Table:
 
 def _constants(studies: Sequence[Row]) -> str:
     return constants_title([row.config for row in studies], ("dataset_seed", "mask", "keep", "slots"))
-
-
-def _study(row: Row) -> MemoryStudyConfig:
-    assert isinstance(row.model, MemoryStudyConfig)
-    return row.model
 
 
 def _measured(table: pandas.DataFrame, names: Iterable[str]) -> dict[int, dict[str, Mapping[str, Statistic]]]:
@@ -220,6 +215,9 @@ def _measured(table: pandas.DataFrame, names: Iterable[str]) -> dict[int, dict[s
 # The dual form
 
 _SPREAD = "mean ± sample standard deviation over n seeds"
+_ACCURACIES = ("accuracy", "accuracy_before")
+_SHARES = ("wrong_inputs", *SHARES)
+_SHARES_TITLE = "Class of the largest total attention of each layer"
 _PLACES_TITLE = "Class and part of the largest total attention of each layer"
 _PLACES = ("target", "answer", "another")
 _MEANING = "the class with the largest total attention of the layer is the"
@@ -251,113 +249,84 @@ def dual_form(runs: Runs) -> tuple[Table, ...]:
     found = rows(table, "accuracy")
     found.sort(key=lambda row: [*DATASETS].index(row.config.dataset.name))
     measured = _measured(table, metric_names(table))
-    lines = [_Network(row, measured[row.number], *published_values(row.config)) for row in found]
+    networks = [_network(row, measured[row.number]) for row in found]
     varying = ["dataset", *(name for name in varying_settings([row.settings for row in found]) if name != "dataset")]
     title = constants_title([row.config for row in found] or [*table.config[:1]], ("dataset_seed", *varying[1:]))
     notes = tuple(run_notes(found, table, "accuracy"))
     if not found:
         return (Table(title, (), (), notes=notes),)
-    made = [_accuracies(lines, varying, f"Accuracy · {title}"), _shares(lines, varying)]
+    tasks, layers, places = ([line for network in networks for line in network[part]] for part in range(3))
+    has_before = any(task.statistics["accuracy_before"] for task in tasks)
+    second = "; before the second: that on the first part before the second began" if has_before else ""
+    about = f"Metric: accuracy in %, {_SPREAD}{second}."
+    options: dict[str, Any] = {"facts": [tables.DIVERGED], "caption": about, "records": partial(_records, networks)}
+    made = [line_table(f"Accuracy · {title}", tasks, varying, _LABELS, **options)]
+    about = f"Share in %, {_SPREAD}: {_MEANING} target or the output."
+    options = {"caption": about, "notes": (_ABOUT_SHARES,), "records": tuple}
+    made.append(line_table(_SHARES_TITLE, layers, varying, _LABELS, **options))
     if any(column.name.startswith("paper") for one in made for column in one.columns):
         notes = (DUAL_FORM_NOTE, *notes)
-    if places := [place for line in lines for place in _places(line)]:
+    if places:
         about = f"Share in %, {_SPREAD}: {_MEANING} one of the column."
-        columns = line_columns(places, varying, _LABELS)
         groups = tuple((place.row.number, place.facts["layer"]) for place in places)
-        records = partial(line_records, places)
-        made.append(Table(_PLACES_TITLE, columns, groups, about, notes=(_ABOUT_PLACES,), records=records))
+        options = {"groups": groups, "caption": about, "notes": (_ABOUT_PLACES,)}
+        made.append(line_table(_PLACES_TITLE, places, varying, _LABELS, **options))
     made[-1] = replace(made[-1], notes=(*made[-1].notes, *notes))
     return tuple(made)
 
 
-class _Network(NamedTuple):
-    """A row with its metrics by name and split, the published shares by layer, and the accuracies for each part."""
+def _network(row: Row, splits: Mapping[str, Mapping[str, Statistic]]) -> tuple[list[Line], list[Line], list[Line]]:
+    """Return lines on a network: of the parts of its data, of its layers, and of where these attend.
 
-    row: Row
-    splits: Mapping[str, Mapping[str, Statistic]]
-    published: Mapping[int, Mapping[str, float]]
-    accuracies: Sequence[tuple[float | None, float | None]]
-
-    def test(self, metric: str) -> Statistic | None:
-        """Return a metric on the test data."""
-        return self.splits.get(metric, {}).get("test")
-
-    def shares(self, layer: int) -> dict[str, Statistic | None]:
-        """Return the shares of a layer by name."""
-        return {share: self.test(f"{share}_{layer}") for share in SHARES}
-
-    @property
-    def tasks(self) -> list[tuple[str, str, float | None, float | None]]:
-        """For each part of the data its name, its metric, and the published accuracies."""
-        dataset = self.row.config.dataset
-        names = [(self.row.config.dataset_label, "accuracy")]
-        if isinstance(dataset, PartsConfig):
-            names = [(part, f"accuracy_{number}") for number, part in enumerate(dataset.of, 1)]
-        return [(*name, after, before) for name, (after, before) in zip(names, self.accuracies, strict=True)]
-
-    @property
-    def layers(self) -> list[str]:
-        """The names of the layers."""
-        assert isinstance(self.row.model, MlpConfig)
-        return [*self.row.model.layer_names]
-
-
-def _places(line: _Network) -> Iterator[Line]:
-    """Yield where each layer attends, for each part of the test data and for right and wrong answers."""
-    counts, dataset = line.splits.get("answered_inputs", {}), line.row.config.dataset
-    for number, layer in enumerate(line.layers):
+    The last are for each part of the test data, with right and wrong answers apart.
+    """
+    dataset, model = row.config.dataset, row.model
+    assert isinstance(model, MlpConfig)
+    parts = dataset.of if isinstance(dataset, PartsConfig) else ()
+    names = [(part, f"accuracy_{number}") for number, part in enumerate(parts, 1)]
+    test = {name: by_split.get("test") for name, by_split in splits.items()}
+    shares, accuracies = published_values(row.config)
+    tasks, layers, places = [], [], []
+    for (task, metric), published in zip(names or [(row.config.dataset_label, "accuracy")], accuracies, strict=True):
+        known = {"accuracy": test.get(metric), "accuracy_before": test.get(f"{metric}_before")}
+        tasks.append(Line(row, {"task": task}, known, _percent(dict(zip(known, published, strict=True)), 0)))
+    counts = splits.get("answered_inputs", {})
+    for number, layer in enumerate(model.layer_names):
+        known = {name: test.get(name if name == "wrong_inputs" else f"{name}_{number}") for name in _SHARES}
+        layers.append(Line(row, {"layer": layer}, known, _percent(shares.get(number, {}), 1)))
         for split in (split for split in metrics.ANSWERED_SPLITS if split in counts):
-            assert isinstance(dataset, PartsConfig)
             answers, _, part = split.partition("_")
-            places: dict[str, Statistic | None] = {"answered_inputs": counts[split]}
+            known = {"answered_inputs": counts[split]}
             for place in metrics.ATTENDED_PLACES:
                 is_target = answers == "right" and place.endswith("answer")  # the answer has no place of its own
-                places[place] = None if is_target else line.splits.get(f"{place}_{number}", {}).get(split)
-            yield Line(line.row, {"layer": layer, "part": dataset.of[int(part) - 1], "answers": answers}, places)
-
-
-def _accuracies(lines: Sequence[_Network], settings: Sequence[str], title: str) -> Table:
-    tasks = []
-    for line in lines:
-        for task, metric, *published in line.tasks:
-            known = {"accuracy": line.test(metric), "accuracy_before": line.test(f"{metric}_before")}
-            tasks.append(Line(line.row, {"task": task}, known, _percent(dict(zip(known, published, strict=True)), 0)))
-    shown = [task.row for task in tasks]
-    columns = (*line_columns(tasks, settings, _LABELS), *tables.row_columns(shown, tables.DIVERGED))
-    has_before = any(task.statistics["accuracy_before"] for task in tasks)
-    second = "; before the second: that on the first part before the second began" if has_before else ""
-    about = f"Metric: accuracy in %, {_SPREAD}{second}."
-    return Table(title, columns, tuple(row.number for row in shown), about, records=partial(_records, lines))
-
-
-def _shares(lines: Sequence[_Network], settings: Sequence[str]) -> Table:
-    layers = []
-    for line in lines:
-        for number, layer in enumerate(line.layers):
-            known = {"wrong_inputs": line.test("wrong_inputs")} | line.shares(number)
-            layers.append(Line(line.row, {"layer": layer}, known, _percent(line.published.get(number, {}), 1)))
-    groups = tuple(layer.row.number for layer in layers)
-    about = f"Share in %, {_SPREAD}: {_MEANING} target or the output."
-    columns = line_columns(layers, settings, _LABELS)
-    return Table("Class of the largest total attention of each layer", columns, groups, about, notes=(_ABOUT_SHARES,))
+                known[place] = None if is_target else splits.get(f"{place}_{number}", {}).get(split)
+            places.append(Line(row, {"layer": layer, "part": parts[int(part) - 1], "answers": answers}, known))
+    return tasks, layers, places
 
 
 def _percent(published: Mapping[str, float | None], digits: int) -> dict[str, str]:
     return {name: f"{100 * value:.{digits}f}" for name, value in published.items() if value is not None}
 
 
-def _records(lines: Iterable[_Network]) -> list[dict[str, Any]]:
+def _records(networks: Iterable[Sequence[Sequence[Line]]]) -> list[dict[str, Any]]:
     """Return a record for each layer; what belongs to a setting is repeated."""
     records = []
-    for line in lines:
-        record: dict[str, Any] = {**line.row.settings, "n": line.row.n, "diverged": line.row.n_diverged}
-        record |= statistic_values({name: line.test(name) for name in ("accuracy", "wrong_inputs")})
-        for number, (task, metric, after, before) in enumerate([*line.tasks, (None, "", None, None)][:2], 1):
+    for tasks, layers, _ in networks:
+        row = layers[0].row
+        shares, accuracies = published_values(row.config)
+        record: dict[str, Any] = {**row.settings, "n": row.n, "diverged": row.n_diverged}
+        wrong = layers[0].statistics["wrong_inputs"]
+        record |= statistic_values({"accuracy": row.statistics.get("test"), "wrong_inputs": wrong})
+        for number in (1, 2):
+            task = tasks[number - 1] if number <= len(tasks) else Line(row, {"task": None}, dict.fromkeys(_ACCURACIES))
+            after, before = accuracies[number - 1] if number <= len(tasks) else (None, None)
             name = f"accuracy_{number}"
-            record |= {f"task_{number}": task, **statistic_values({name: line.test(metric)}), f"paper_{name}": after}
-            record |= statistic_values({f"{name}_before": line.test(f"{metric}_before")})
+            record |= {f"task_{number}": task.facts["task"]}
+            record |= statistic_values({name: task.statistics["accuracy"]}) | {f"paper_{name}": after}
+            record |= statistic_values({f"{name}_before": task.statistics["accuracy_before"]})
             record[f"paper_{name}_before"] = before
-        for number, layer in enumerate(line.layers):
-            published = {f"paper_{share}": line.published.get(number, {}).get(share) for share in SHARES}
-            records.append({**record, "layer": layer, **statistic_values(line.shares(number)), **published})
+        for number, layer in enumerate(layers):
+            known = {share: layer.statistics[share] for share in SHARES}
+            published = {f"paper_{share}": shares.get(number, {}).get(share) for share in SHARES}
+            records.append({**record, **layer.facts, **statistic_values(known), **published})
     return records

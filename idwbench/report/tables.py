@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from idwbench.report.frame import Row
@@ -27,8 +28,8 @@ __all__ = [
     "Line",
     "RowColumn",
     "Table",
-    "line_columns",
     "line_records",
+    "line_table",
     "nonempty",
     "row_columns",
     "row_record",
@@ -233,30 +234,42 @@ class Line(NamedTuple):
     published: Mapping[str, str] = {}
 
 
-def line_columns(
-    lines: Sequence[Line], settings: Iterable[str], labels: Mapping[str, str], metric: str | None = None
-) -> tuple[Column, ...]:
-    """Return the columns with content: settings, facts, the number of runs, and statistics beside published values.
+def line_table(
+    title: str,
+    lines: Sequence[Line],
+    settings: Iterable[str],
+    labels: Mapping[str, str],
+    *,
+    metric: str | None = None,
+    facts: Iterable[RowColumn] = (),
+    **others: Any,
+) -> Table:
+    """Return a table of settings, facts, numbers of runs, and statistics beside published values.
 
     Args:
-        lines: At least one.
+        title: Of the table.
+        lines: Those of the table; there may be none.
         settings: Names of settings of rows.
         labels: The headers of columns that differ from their names, and the texts of facts that differ from these.
         metric: That of all statistics.
+        facts: Of rows, in the last columns.
+        others: What else the table has; by default the lines of a row are a group, and each is a record.
     """
-    rows, first = [line.row for line in lines], lines[0]
+    rows, first = [line.row for line in lines], lines[0] if lines else None
     columns = [*setting_columns(settings, rows)]
-    for name in first.facts:
-        facts = [line.facts[name] for line in lines]
-        texts = [labels.get(fact, cell_label(fact)) for fact in facts]
-        columns.append(Column(name, labels.get(name, name), texts, isinstance(facts[0], int)))
+    for name in first.facts if first else ():
+        values = [line.facts[name] for line in lines]
+        texts = [labels.get(value, cell_label(value)) for value in values]
+        columns.append(Column(name, labels.get(name, name), texts, isinstance(values[0], int)))
     columns += row_columns(rows, N_RUNS)
-    for name in first.statistics:
+    for name in first.statistics if first else ():
         of = metric or (name if name in METRICS else f"{name}_0")
         columns += statistic_columns(of, {name: [line.statistics[name] for line in lines]}, headers=labels)
         published = [line.published.get(name, "") for line in lines]
         columns.append(Column(f"paper {name}", "paper", published, numeric=True))
-    return nonempty(columns)
+    columns += row_columns(rows, *facts)
+    own = {"groups": tuple(row.number for row in rows), "records": partial(line_records, lines)}
+    return Table(title, nonempty(columns), **{**own, **others})
 
 
 def line_records(lines: Iterable[Line]) -> list[dict[str, Any]]:
