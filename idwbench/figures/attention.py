@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure, SubFigure
-from matplotlib.image import AxesImage
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
@@ -53,7 +53,8 @@ _MAP = 2.75  # inches: height of a map of classes
 _ALIGNMENT = 2.35  # inches: of an alignment with its labels
 _MOST_PANELS, _MOST_SETTINGS, _MOST_COLUMNS = 4, 2, 4
 _ARRAY = "attended_classes"
-_COLOURS = LinearSegmentedColormap.from_list("idwbench_shares", [PAPER, class_colour(0), INK])
+_COLOURS = LinearSegmentedColormap.from_list("idwbench_shares", [PAPER, class_colour(0), INK]).with_extremes(bad=RULE)
+_SHARES = PowerNorm(0.5, 0, 1)
 
 
 def attention_by_class_figure(selection: Selection) -> Figure:
@@ -161,24 +162,22 @@ def _draw_attended_classes(part: SubFigure, row: Row, counts: NDArray[np.float64
     numbers = counts.sum(-1, keepdims=True)
     by_answers = np.divide(counts, numbers, out=np.full_like(counts, np.nan), where=numbers > 0)
     grid = part.subplots(2, len(model.layer_names), squeeze=False)
-    image = None
     for line, answers, shares in zip(grid, ("right", "wrong"), by_answers, strict=True):
         for axes, layer, own in zip(line, model.layer_names, shares, strict=True):
-            image = _draw_map(axes, own, dataset.of)
+            _draw_map(axes, own, dataset.of)
             axes.set_title(f"{layer} · {answers} answers", fontsize=9.5, color=INK, loc="left")
-    assert image is not None
-    bar = part.colorbar(image, ax=grid, shrink=0.5, aspect=28, pad=0.01, format=PercentFormatter(1, 0, " %"))
+    scale = ScalarMappable(_SHARES, _COLOURS)
+    bar = part.colorbar(scale, ax=grid, shrink=0.5, aspect=28, pad=0.01, format=PercentFormatter(1, 0, " %"))
     bar.set_ticks([0, 0.05, 0.2, 0.5, 1])
     bar.ax.tick_params(labelsize=7.5, colors=QUIET, length=2)
     bar.outline.set_visible(False)
 
 
-def _draw_map(axes: Axes, shares: NDArray[np.float64], parts: Sequence[str]) -> AxesImage:
+def _draw_map(axes: Axes, shares: NDArray[np.float64], parts: Sequence[str]) -> None:
     """Draw shares (classes, classes) with the numbers of the classes, and the names of their parts."""
     n = len(shares)
     n_classes = n // len(parts)
-    colours = _COLOURS.with_extremes(bad=RULE)
-    image = axes.imshow(shares, cmap=colours, norm=PowerNorm(0.5, 0, 1), interpolation="nearest")
+    axes.imshow(shares, cmap=_COLOURS, norm=_SHARES, interpolation="nearest")
     digits = [str(place % n_classes) for place in range(n)]
     axes.set_xticks(range(n), digits)
     axes.set_yticks(range(n), digits)
@@ -191,7 +190,6 @@ def _draw_map(axes: Axes, shares: NDArray[np.float64], parts: Sequence[str]) -> 
     axes.set_yticks(middles, parts, minor=True, rotation=90, va="center")
     axes.tick_params(which="minor", labelsize=7, colors=QUIET, length=0, pad=11)
     axes.spines[:].set(color=RULE)
-    return image
 
 
 def alignment_figure(selection: Selection) -> Figure:

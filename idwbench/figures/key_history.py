@@ -44,22 +44,19 @@ _PLANE_CAPTION = (
 Floats = NDArray[np.floating]
 
 
-class _Attention(NamedTuple):
-    """Captions on a recorded network, its data, and the attention (test, training rows) of its first and last layer."""
-
-    captions: tuple[str, ...]
-    dataset: Dataset
-    layers: Mapping[str, Floats]
-
-
 class _Moved(NamedTuple):
-    """A model with the history of its keys; the keys to draw, by class, and for each of these the nearest test row."""
+    """A model with the history of its keys, the keys to draw, by class, and what a recorded network attends to.
+
+    It attends in its first and last layer (test, training rows of its data) to the nearest test row of each key.
+    """
 
     model: Model
     dataset: Dataset
     history: KeyHistory
     chosen: list[int]
     typical: NDArray[np.int64]
+    recorded: Dataset
+    attention: Mapping[str, Floats]
 
 
 def key_history_figure(selection: Selection) -> Figure:
@@ -87,10 +84,11 @@ def key_history_figure(selection: Selection) -> Figure:
     inputs, keys = dataset.test.inputs, model.keys[chosen]
     # A key that is a direction has the largest product with its test row.
     typical = nearest(keys, inputs)[0] if model.has_points else np.asarray((inputs @ keys.T).argmax(0), np.int64)
-    moved = _Moved(model, dataset, history, chosen, typical)
-    attention = _attention(selection, dataset, dataset.scaling.invert(dataset.test.inputs[moved.typical]))
-    draw, captions = (_draw_images if dataset.image_shape else _draw_plane), [*_captions(moved), *attention.captions]
-    return draw(moved, attention, model.title(section.metric), [*captions, section.title])
+    queries = dataset.scaling.invert(dataset.test.inputs[typical])
+    recorded, attention, on_attention = _attention(selection, dataset, queries)
+    moved = _Moved(model, dataset, history, chosen, typical, recorded, attention)
+    draw = _draw_images if dataset.image_shape else _draw_plane
+    return draw(moved, model.title(section.metric), [*_captions(moved), *on_attention, section.title])
 
 
 def _chosen(history: KeyHistory, most: int) -> list[int]:
@@ -101,10 +99,12 @@ def _chosen(history: KeyHistory, most: int) -> list[int]:
     return sorted(chosen, key=lambda key: (history.classes[key], key))
 
 
-def _attention(selection: Selection, dataset: Dataset, queries: Floats) -> _Attention:
-    """Return the total attention to queries, in the data's own units, of the recorded network of the lowest seed.
+def _attention(
+    selection: Selection, dataset: Dataset, queries: Floats
+) -> tuple[Dataset, Mapping[str, Floats], tuple[str, ...]]:
+    """Return the data, the total attention to queries and captions of the recorded network of the lowest seed.
 
-    It was trained on the same data set.
+    It was trained on the same data set. Queries are in the data's own units.
     """
     name = dataset.config.name
     problem = f"the database has no run of kind 'mlp' with record: true on {name}"
@@ -118,10 +118,10 @@ def _attention(selection: Selection, dataset: Dataset, queries: Floats) -> _Atte
                 protocol = f"{run.config.protocol.optimizer}, {run.config.protocol.epochs} epochs"
                 accuracy = f"test accuracy {100 * (run.metric('accuracy') or 0.0):.2f} %"
                 network = f"{run.config.model.label} · {protocol} · seed {run.config.seed} · {accuracy}"
-                return _Attention((_MEMORY_CAPTION, network), own, layers)
+                return own, layers, (_MEMORY_CAPTION, network)
         except IdwbenchError as error:
             problem = str(error)
-    return _Attention((f"recorded memories are not drawn: {problem}",), dataset, {})
+    return dataset, {}, (f"recorded memories are not drawn: {problem}",)
 
 
 def _layer_attention(selection: Selection, run: StoredRun, dataset: Dataset, queries: Floats) -> dict[str, Floats]:
@@ -156,9 +156,9 @@ def _captions(moved: _Moved) -> list[str]:
     return [_SHARE_CAPTION, ", ".join(words).replace("-", "−")]
 
 
-def _draw_images(moved: _Moved, attention: _Attention, title: str, captions: Sequence[str]) -> Figure:
+def _draw_images(moved: _Moved, title: str, captions: Sequence[str]) -> Figure:
     """Return a row for each key: the key, what moved it, its shares by epoch, and what a network attends to."""
-    groups = _groups(moved, attention)
+    groups = _groups(moved)
     n, sizes = len(moved.chosen), [_CURVE if grid is None else grid.columns for grid in groups.values()]
     width = _TILE * sum(1.1 * size + 0.3 for size in sizes) + 0.3
     height = _TILE * max(grid.size[1] for grid in groups.values() if grid is not None)
@@ -178,7 +178,7 @@ def _draw_images(moved: _Moved, attention: _Attention, title: str, captions: Seq
     return figure
 
 
-def _groups(moved: _Moved, attention: _Attention) -> dict[str, TileGrid | None]:
+def _groups(moved: _Moved) -> dict[str, TileGrid | None]:
     """Return tiles with a row for each key by the heading of their group; the shares by epoch have none."""
     dataset, history, chosen = moved.dataset, moved.history, moved.chosen
     invert = dataset.scaling.invert if moved.model.has_points else np.asarray
@@ -203,10 +203,10 @@ def _groups(moved: _Moved, attention: _Attention) -> dict[str, TileGrid | None]:
         "sum by epoch: own\nclass, others (dashed)": [],
         "nearest\ntest image": [[_sample(dataset, row, split="test")] for row in moved.typical],
     }
-    for name, weights in attention.layers.items():
+    for name, weights in moved.attention.items():
         largest = np.argsort(-weights, axis=1, kind="stable")[:, :_ATTENDED]
         groups[f"{name} of the mlp attends most to:\nlabel and attention"] = [
-            [_sample(attention.dataset, row, f"{own[row]:,.0f}".replace("-", "−")) for row in rows]
+            [_sample(moved.recorded, row, f"{own[row]:,.0f}".replace("-", "−")) for row in rows]
             for own, rows in zip(weights, largest, strict=True)
         ]
     return {
@@ -260,13 +260,13 @@ def _draw_shares(panels: Sequence[Axes], moved: _Moved) -> None:
         axes.tick_params(length=2, pad=1.5)
 
 
-def _draw_plane(moved: _Moved, attention: _Attention, title: str, captions: Sequence[str]) -> Figure:
+def _draw_plane(moved: _Moved, title: str, captions: Sequence[str]) -> Figure:
     """Return a column for each key in the plane: a row for shares, and one for each layer of a recorded network."""
     history, dataset, invert = moved.history, moved.dataset, moved.dataset.scaling.invert
     points, labels, names = invert(dataset.train.inputs), dataset.train.labels, dataset.class_names
     ends, starts = invert(history.keys[moved.chosen]), invert(history.initial[moved.chosen])
     queries = invert(dataset.test.inputs[moved.typical])
-    headings = ["what moved the key", *(f"attention of {name}" for name in attention.layers)]
+    headings = ["what moved the key", *(f"attention of {name}" for name in moved.attention)]
     extent = np.ptp(np.concatenate([points, ends, starts, queries]), axis=0)
     height = 2.5 * float(extent[1] / extent[0]) + 0.3
     figure, body = new_page(2.6 * len(ends) + 0.3, len(headings) * height + 0.4, [*captions, _PLANE_CAPTION])
@@ -277,7 +277,7 @@ def _draw_plane(moved: _Moved, attention: _Attention, title: str, captions: Sequ
         _draw_points(grid[0, place], points, labels, history.shares[:, key], ends[place], starts[place])
         own_class = names[history.classes[key]]
         grid[0, place].set_title(f"key {key}: {own_class}, own class {own}", fontsize=8.5, color=INK, pad=3)
-        for axes, weights in zip(grid[1:, place], attention.layers.values(), strict=True):
+        for axes, weights in zip(grid[1:, place], moved.attention.values(), strict=True):
             _draw_points(axes, points, labels, weights[place], queries[place])
             name = names[dataset.test.labels[moved.typical[place]]]
             axes.set_title(f"test point of class {name}", fontsize=8.5, color=INK, pad=3)

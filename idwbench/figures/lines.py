@@ -207,7 +207,7 @@ def _draw_row(places: Sequence[Axes], panels: Mapping[str, pandas.DataFrame], lo
         axes.remove()
     for axes, (title, table) in zip(places, panels.items(), strict=False):
         for (label, _), own in table.groupby(["label", table.seed.isna()], sort=False):
-            _draw_line(axes, own, looks[label], y, has_range=_has_range(table, looks, y))
+            _draw_line(axes, own, looks[label], y, has_range=_has_range(table, looks, y.centre))
         style.style_axes(axes)
         axes.tick_params(labelleft=axes is places[0], labelbottom=True)
         axes.set_xlabel(x.label, fontsize=9.5, color=INK)
@@ -218,29 +218,23 @@ def _draw_row(places: Sequence[Axes], panels: Mapping[str, pandas.DataFrame], lo
     _set_scale(places[0].yaxis, y, whole.value)
 
 
-def _has_range(panel: pandas.DataFrame, looks: Looks, y: Axis) -> bool:
+def _has_range(panel: pandas.DataFrame, looks: Looks, centre: str) -> bool:
     """Return whether the range of the seeds is drawn."""
     labels = panel.label.unique()
-    return len(labels) <= _FEW and y.centre != "median" and not any(looks[label].marker for label in labels)
+    return len(labels) <= _FEW and centre != "median" and not any(looks[label].marker for label in labels)
 
 
 def _on_spread(table: pandas.DataFrame, looks: Looks, axes_of: Mapping[str, Axis]) -> list[str]:
     """Return what shows the middle and the spread over seeds, for each kind of middle."""
-    alike: dict[str, list[str]] = {}
-    for measure in table.measure.unique():
-        alike.setdefault(axes_of[measure].centre, []).append(measure)
-    sentences = {
-        ", ".join(axes_of[measure].label for measure in measures): _spread_sentence(
-            table[table.measure.isin(measures)], looks, axes_of[measures[0]]
-        )
-        for measures in alike.values()
-    }
-    if len({*sentences.values()}) == 1:
-        return [*sentences.values()][:1]
-    return [f"{labels}: {sentence}" for labels, sentence in sentences.items()]
+    sentences: dict[str, str] = {}
+    for centre, own in table.groupby(table.measure.map(lambda measure: axes_of[measure].centre), sort=False):
+        labels = ", ".join(axes_of[measure].label for measure in own.measure.unique())
+        sentences[labels] = _spread_sentence(own, looks, str(centre))
+    is_one = len({*sentences.values()}) == 1
+    return [*sentences.values()][:1] if is_one else [f"{labels}: {text}" for labels, text in sentences.items()]
 
 
-def _spread_sentence(table: pandas.DataFrame, looks: Looks, y: Axis) -> str:
+def _spread_sentence(table: pandas.DataFrame, looks: Looks, centre: str) -> str:
     """Return the sentence; empty if all points are those of formulas."""
     measured = table[table.seed.notna() & np.isfinite(table.value)]
     counts = {*measured.groupby(["block", "measure", "panel", "label", "x"]).size()}
@@ -250,10 +244,10 @@ def _spread_sentence(table: pandas.DataFrame, looks: Looks, y: Axis) -> str:
     point, bar = (
         ("line or point", "band or bar") if len(marked) > 1 else ("point", "bar") if any(marked) else ("line", "band")
     )
-    if y.centre == "median":
+    if centre == "median":
         return f"{point}: median over {style.seeds_label(counts)}; {bar}: quartiles"
-    of_logarithms = " of the logarithms" if y.centre == "geometric mean" else ""
-    ranged = [_has_range(panel, looks, y) for _, panel in table.groupby(["block", "measure", "panel"])]
+    of_logarithms = " of the logarithms" if centre == "geometric mean" else ""
+    ranged = [_has_range(panel, looks, centre) for _, panel in table.groupby(["block", "measure", "panel"])]
     light = "" if not any(ranged) else "; light band: range" + ("" if all(ranged) else f" (up to {_FEW} lines)")
     spread = f"{bar}: mean ± sample standard deviation{of_logarithms}, within the range of the seeds{light}"
     return f"{point}: mean{of_logarithms} over {style.seeds_label(counts)}; {spread}"
