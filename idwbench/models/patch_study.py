@@ -10,7 +10,6 @@ With Δ = max z − z_c and ρ = ε·S at the input:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -72,7 +71,7 @@ def study_patches(base: ArrayNetwork, data: Mapping[str, Split], cases: Cases | 
     patches, values = by_criterion[0], np.stack([patches.values for patches in by_criterion])
     metrics: dict[tuple[str, str], float] = {("cases", "patched"): float(needs.sum())}
     if needs.any():
-        metrics["cases", "smallest_eta"] = _smallest(base, patches.take(needs), labels[needs])
+        metrics["cases", "smallest_eta"] = _smallest(before.take(needs), patches.take(needs), labels[needs])
     arrays: dict[str, NDArray[np.generic]] = {
         "inputs": inputs,
         "labels": labels,
@@ -175,11 +174,9 @@ def _calibration(base: ArrayNetwork, states: States, split: Split) -> dict[str, 
     return {"calibration_patches": np.array(counts), "calibration_error": errors, "patches_held": held}
 
 
-def _smallest(base: ArrayNetwork, patches: PatchPrototypes, labels: Labels) -> float:
-    """Return the fraction of patches whose value wins and of which 0.99 does not, with one more key in the network."""
-    wins = []
-    for query, value, label in zip(patches.keys, patches.values, labels, strict=True):
-        keys, sizes = np.vstack([base.keys, query]), (1.0, 0.99 / 1.001)  # of the smallest value that ties
-        added = [replace(base, keys=keys, values=np.vstack([base.values, size * value])) for size in sizes]
-        wins.append([one.states(query[None]).outputs.argmax() == label for one in added] == [True, False])
-    return float(np.mean(wins))
+def _smallest(states: States, patches: PatchPrototypes, labels: Labels) -> float:
+    """Return the fraction of patches whose value wins at their inputs, of these states, and of which 0.99 does not."""
+    shares = np.exp(patches.log_peaks - np.logaddexp(states.log_sum, patches.log_peaks))[:, None]
+    sizes = (1.0, 0.99 / 1.001)  # of the smallest value that ties
+    answers = [((1 - shares) * states.outputs + shares * size * patches.values).argmax(1) for size in sizes]
+    return float(((answers[0] == labels) & (answers[1] != labels)).mean())

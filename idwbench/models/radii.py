@@ -10,7 +10,7 @@ of a patch on a row. With w(d) = w₀/(1 + (d/r)^s) the radius is r ≤ d / (w�
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -43,6 +43,7 @@ class Rows:
     base: ArrayNetwork
     inputs: NDArray[np.float32]
     targets: NDArray[Any]
+    _sq_dist: dict[bytes, Floats] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def states(self) -> States:
@@ -77,9 +78,16 @@ class Rows:
             np.minimum(nearest, sq_dist.min(0), out=nearest)
         return float(np.quantile(np.sqrt(nearest), _CAP_QUANTILE)) if np.isfinite(nearest).all() else np.inf
 
+    def sq_dist(self, keys: NDArray[np.float32]) -> Floats:
+        """Return the squared distances (n, keys) from `keys` (keys, features), which are kept for the next call."""
+        if keys.tobytes() not in self._sq_dist:
+            self._sq_dist.clear()  # those for many patches take much memory
+            self._sq_dist[keys.tobytes()] = squared_distances(self.inputs, keys.astype(np.float64))
+        return self._sq_dist[keys.tobytes()]
+
     def fence(self, keys: NDArray[np.float32]) -> Fence:
         """Return the fence of these rows, but for those that are keys (patches, features) of patches."""
-        sq_dist = squared_distances(self.inputs, keys.astype(np.float64))
+        sq_dist = self.sq_dist(keys)
         return Fence(sq_dist, self.states, self.targets, self.slack).take((sq_dist > HIT_SQ_DIST).all(1)).right
 
 

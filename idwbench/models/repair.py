@@ -24,7 +24,6 @@ from idwbench.errors import IdwbenchError, PatchError
 from idwbench.models.array_weights import calibration_error, softmax
 from idwbench.models.demands import Demand, asked
 from idwbench.models.inputs import PatchLine, find_input, find_label, find_target, own_data
-from idwbench.models.neighbours import squared_distances
 from idwbench.models.patch_solution import solved_repairs
 from idwbench.models.patches import Floats
 from idwbench.models.radii import Rows, errors
@@ -129,7 +128,7 @@ class Repair:
         outputs, is_other = [], np.ones(len(rows.targets), np.bool_)
         for model in (self.solved, self.before):
             repairs, patches = model.repairs, model.patch_prototypes
-            sq_dist = squared_distances(rows.inputs, repairs.inputs.reshape(-1, model.n_features).astype(np.float64))
+            sq_dist = rows.sq_dist(repairs.inputs.reshape(-1, model.n_features))
             is_other &= (sq_dist > 0).all(1)
             own = [one.has_prototype for one in repairs.records]
             outputs.append(rows.states.patched(patches.log_weights_at(sq_dist[:, own]), patches.values))
