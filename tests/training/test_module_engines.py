@@ -97,8 +97,11 @@ def test_weights_losses_and_attention_are_those_of_a_float64_training(settings):
         if dataset.train.tasks is not None:
             assert_attention_by_part(result, number, attention, expected, dataset, answers)
     assert result.metric(f"output_if_right_{config.model.n_layers}") is None
-    for metric, split in (("accuracy_1", "test"), ("answered_inputs", "right_1")):
-        assert (result.metric(metric, split) is None) == (dataset.train.tasks is None)
+    assert (result.metric("accuracy_1_before") is None) == (config.dataset.name != "sequence")
+    assert (result.metric("answered_inputs", "right_1") is None) == (dataset.train.tasks is None)
+    for part in (0, 1):
+        of_part = None if dataset.test.tasks is None else (~wrong)[dataset.test.tasks == part].mean()
+        assert result.metric(f"accuracy_{1 + part}") == of_part
     assert ("part_key_counts" in result.arrays) == (dataset.train.tasks is not None)
 
 
@@ -131,18 +134,11 @@ def test_a_sequence_is_measured_by_parts_and_shares_of_no_wrong_answer_are_left_
     result = train_run(mlp_run("two_moons", epochs=10), dataset)
     assert (result.metric("accuracy"), result.metric("wrong_inputs")) == (1, 0)
     assert result.metric("target_if_wrong_0") is result.metric("output_if_wrong_0") is None
-    assert 0 <= result.metric("output_if_right_0") <= 1
     result = train_run(mlp_run("sequence", epochs=3, learning_rate=0.2), two_parts())
-    assert [point.epoch for point in result.curve] == [1, 2, 3, 4, 5, 6]
     for split in ("test", "validation"):
         second, third, fourth = (result.curve[epoch].values[split, "accuracy_1"] for epoch in (1, 2, 3))
         assert result.metric("accuracy_1_before", split) == third
         assert second != third != fourth  # so that no other epoch would do
-    network, test = mlp_from_arrays(result.config.model, result.arrays), two_parts().test
-    is_right = network.predict(test.inputs) == test.labels
-    for part in (0, 1):
-        assert result.metric(f"accuracy_{1 + part}") == is_right[test.tasks == part].mean()
-    assert train_run(mlp_run("joint"), two_parts()).metric("accuracy_1_before") is None
 
 
 @pytest.mark.parametrize("settings", [{}, {"optimizer": "adam", "momentum": 0.0}])
