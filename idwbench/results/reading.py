@@ -201,7 +201,7 @@ def read_columns(
         setting, _, seed = text.rpartition(_SEED)
         codes.append(places.setdefault(setting if seed[:-1].isdecimal() else text, len(places)))
         if len(configs) < len(places):
-            configs.append(_converted(key, "config", RunConfig.stored, text, key))
+            configs.append(_converted(key, "config", RunConfig.stored, text))
     return columns | {"config": [configs[code] for code in codes], "setting": codes}
 
 

@@ -16,7 +16,7 @@ from pydantic import PlainValidator, SerializeAsAny, SerializerFunctionWrapHandl
 
 from idwbench.errors import ConfigError
 from idwbench.runs.dataset_base import DatasetConfig
-from idwbench.runs.datasets import DATASETS, PartsConfig, dataset_label, parse_dataset
+from idwbench.runs.datasets import PartsConfig, dataset_label, parse_dataset
 from idwbench.runs.kinds.memory_study import MemoryStudyConfig
 from idwbench.runs.kinds.models import MODELS, ModelConfig, check_settings_known, parse_model
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
@@ -31,8 +31,6 @@ _KEY_START = hashlib.sha256(f"{RUN_KEY_VERSION}\n".encode())
 
 # The names of the fields that were set, which nothing asks for: one set for each of many runs takes much memory.
 _SHARED: set[str] = set()
-# Settings of a prototype network are beside the other parts.
-_FLAT, _PARTS = PrototypesConfig.model_fields.keys() - {"kind"}, ("dataset", "model", "protocol")
 
 # Past pydantic's own, which are slow for attributes that are missing, and refuse changes.
 _get: Callable[[RunConfig, str], Any] = object.__getattribute__
@@ -86,30 +84,16 @@ class RunConfig(Settings):
         return content
 
     @classmethod
-    def stored(cls, text: str, run_key: str) -> RunConfig:
-        """Return the run of a key from the JSON in which it is stored, with seed 0.
-
-        A run was checked before it got its key: if the JSON is canonical and has this key, it is taken as it is. Other
-        JSON is checked: that of PostgreSQL, that with the path of a file, and what was changed.
+    def stored(cls, text: str) -> RunConfig:
+        """Return the run of the JSON in which it is stored, with seed 0.
 
         Raises:
             ValueError: no JSON, or settings that are not valid; or `ConfigError`.
         """
-        digest = _KEY_START.copy()
-        digest.update(text.encode())
-        if digest.hexdigest() != run_key:
-            return cls.model_validate_json(text).with_seed(0)
-        content = json.loads(text)
-        flat = {name: content[name] for name in _FLAT & content.keys()}
-        parts = {"model": {"kind": "prototypes", **flat}, **content}
-        kinds: dict[str, type[Settings] | None] = {"dataset": DATASETS.get(content["dataset"]["name"])}
-        kinds |= {"model": MODELS.get(parts["model"]["kind"]), "protocol": Protocol}
-        for name, kind in kinds.items():
-            values = {key: tuple(value) if isinstance(value, list) else value for key, value in parts[name].items()}
-            if kind is None or not values.keys() <= kind.model_fields.keys():  # of another version
-                return cls.model_validate_json(text).with_seed(0)
-            parts[name] = kind.model_construct(_SHARED, **values)
-        return cls.model_construct(_SHARED, **{name: parts[name] for name in _PARTS}, seed=0)
+        run = cls.model_validate_json(text).model_copy(update={"seed": 0})
+        for part in (run, run.dataset, run.model, run.protocol):
+            _set(part, "__pydantic_fields_set__", _SHARED)
+        return run
 
     @property
     def dataset_label(self) -> str:

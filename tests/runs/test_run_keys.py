@@ -14,7 +14,6 @@ from pydantic import ValidationError
 
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError
-from idwbench.runs import config
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.datasets import DATASETS, CsvConfig
 from idwbench.runs.kinds.models import MODELS
@@ -165,11 +164,11 @@ RUNS = [
 
 def stored(run, **changes):
     """Return a run as it is read from its JSON with other settings."""
-    return RunConfig.stored(canonical(json.loads(run.canonical_json()) | changes), run.run_key)
+    return RunConfig.stored(canonical(json.loads(run.canonical_json()) | changes))
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.model.kind)
-def test_a_run_that_has_its_key_is_read_as_it_was_and_one_that_was_changed_is_checked(run, monkeypatch):
+def test_a_stored_run_is_read_as_it_was_and_one_that_was_changed_is_checked(run):
     protocol = run.protocol.model_dump()
     assert stored(run, protocol={**protocol, "epochs": 7}).protocol.epochs == 7
     for change, problem in (
@@ -178,20 +177,17 @@ def test_a_run_that_has_its_key_is_read_as_it_was_and_one_that_was_changed_is_ch
     ):
         with pytest.raises((ValueError, ConfigError), match=problem):
             stored(run, **change)
-    monkeypatch.setattr(RunConfig, "model_validate_json", None)
     again, run = stored(run), run.with_seed(0)
     assert again == run and type(again.model) is type(run.model) and type(again.dataset) is type(run.dataset)
     assert again.canonical_json() == run.canonical_json() and again.model_dump() == run.model_dump()
 
 
-def test_a_text_without_settings_or_with_those_of_another_version_is_refused_though_it_has_its_key():
-    content, digest = json.loads(RUNS[0].canonical_json()), config._KEY_START.copy()
+def test_a_text_without_settings_or_with_those_of_another_version_is_refused():
+    content = json.loads(RUNS[0].canonical_json())
     content["protocol"]["lookahead"] = 5  # which a later version may have
-    digest.update(canonical(content).encode())
-    refused = dict.fromkeys(("{broken", "", "[1]", "{}", '{"dataset": 7}', "NaN"), RUNS[0].run_key)
-    for text, key in {**refused, canonical(content): digest.hexdigest()}.items():
+    for text in ("{broken", "", "[1]", "{}", '{"dataset": 7}', "NaN", canonical(content)):
         with pytest.raises((ValueError, ConfigError), match="lookahead" if "lookahead" in text else None):
-            RunConfig.stored(text, key)
+            RunConfig.stored(text)
 
 
 def test_the_best_epoch_is_the_first_of_the_best_on_validation_with_the_metric_of_each_split():
