@@ -140,10 +140,7 @@ def plan(spec: SweepSpec) -> tuple[RunConfig, ...]:
     runs: dict[str, list[RunConfig]] = {}
     for place, (dataset, _) in enumerate(spec.datasets):
         for model, protocols in spec.settings:
-            # All settings were parsed when the file was read.
-            first = RunConfig.model_construct(
-                dataset=dataset, model=model, protocol=protocols[place], seed=spec.seeds[0]
-            )
+            first = RunConfig(dataset=dataset, model=model, protocol=protocols[place], seed=spec.seeds[0])
             # All blocks have the same seeds, so two cells that share one run share all.
             if first.run_key not in runs:
                 seeds = () if model.is_deterministic else spec.seeds[1:]
