@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import product
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, case, delete, select, update
+from sqlalchemy import Connection, bindparam, case, delete, select, update
 
 from idwbench.errors import ConfigError, ResultsError
 from idwbench.results.leases import PROCESS, Reopened, is_reopened, state_of
@@ -111,7 +111,11 @@ def remove_runs(connection: Connection, run_keys: Sequence[str]) -> Removal:
         ResultsError: no run has one of the keys, or a process trains one of the runs; then none is removed.
     """
     stored = rows_by_key(connection, run_keys, runs.c.state, *PROCESS, lock=True, known=True)
-    _check_idle(stored.values())
+    if in_work := [row for row in stored.values() if state_of(row) == "running"]:
+        first = in_work[0]
+        others = f" and {len(in_work) - 1} more are" if len(in_work) > 1 else " is"
+        problem = f"run {first.run_key[:12]}{others} being trained by process {first.pid} on {first.host}"
+        raise ResultsError(f"{problem}: nothing was removed", hint="stop that process first")
     names = runs.columns.keys()  # first those of the configuration, from the state on those of the outcome
     outcome = dict.fromkeys({*names[names.index("state") :]} - {"created_at"}) | {"state": "planned", "attempt": 0}
     for part in chunks([row.id for row in stored.values()]):
@@ -122,14 +126,6 @@ def remove_runs(connection: Connection, run_keys: Sequence[str]) -> Removal:
         connection.execute(update(runs).where(runs.c.id.in_(part)).values(outcome))
     planned, keys = rows_by_key(connection, stored), dict.fromkeys(run_keys)
     return Removal(tuple(key for key in keys if key not in planned), tuple(key for key in keys if key in planned))
-
-
-def _check_idle(found: Iterable[Row[*tuple[Any, ...]]]) -> None:
-    if in_work := [row for row in found if state_of(row) == "running"]:
-        first = in_work[0]
-        others = f" and {len(in_work) - 1} more are" if len(in_work) > 1 else " is"
-        problem = f"run {first.run_key[:12]}{others} being trained by process {first.pid} on {first.host}"
-        raise ResultsError(f"{problem}: nothing was removed", hint="stop that process first")
 
 
 def _outcome(result: RunResult, cpu: str) -> dict[str, Any]:
