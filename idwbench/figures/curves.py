@@ -79,11 +79,10 @@ def collect_curves(selection: Selection) -> tuple[Curves, str]:
         shown = f"{omitted[0]}{', …' if omitted[1:] else ''}"
         selection.leave_out(f"{count_label(len(omitted), 'setting')} ({shown})")
     axes = {axis.label: axis for section in sections for axis in _measures(section).values()}
-    tables = [_points(selection, section, points, looks) for section in sections]
-    table = pandas.concat(tables) if tables else pandas.DataFrame(columns=["panel"])
-    if table.empty:
+    tables = [table for section in sections if len(table := _points(selection, section, points, looks))]
+    if not tables:
         raise ConfigError("no run to draw has a learning curve")
-    is_one = len(sections) == 1
+    table, is_one = pandas.concat(tables), len(sections) == 1
     return (table.assign(block="") if is_one else table, looks, axes), sections[0].title if is_one else ""
 
 
@@ -114,7 +113,7 @@ def _points(
         if (value := point.values.get(which)) is not None
     ]
     table = pandas.DataFrame(found, columns=["block", "measure", "panel", "label", "x", "seed", "value"])
-    table = table[np.isfinite(table.value)]
+    table = table[np.isfinite(table.value.astype(np.float64))]
     return table[table.groupby(["measure", "panel", "label"]).x.transform("nunique") > 1]
 
 

@@ -106,20 +106,22 @@ def repairs_by_number_figure(selection: Selection) -> Figure:
     noisy copies with the wanted label.
 
     Raises:
-        ConfigError: no complete comparison.
+        ConfigError: no complete comparison, or none whose seeds have a number of inputs in common.
     """
     models = [row for row, _ in _models(selection) if isinstance(row.model, PatchStudyConfig)][:_COLUMNS]
     if not models:
         problem = "no complete run of kind 'patch_study' with compare: true"
         raise ConfigError(problem, hint="the heads of networks are not compared by number")
     studies = [(_title(row), [selection.store.load_arrays(key) for key in row.run_keys]) for row in models]
-    table = pandas.DataFrame(
+    points = [
         (measure, title, *point)
         for measure, (_, names) in _MEASURES.items()
         for title, own in studies
         for point in _points(own, names)
-    )
-    table.columns = pandas.Index(["measure", "panel", "label", "x", "seed", "value"])
+    ]
+    if not points:
+        raise ConfigError("the seeds of no comparison have a number of inputs in common")
+    table = pandas.DataFrame(points, columns=["measure", "panel", "label", "x", "seed", "value"])
     caption = (
         "patches are solved as a whole; right less wrong: of the other test predictions, linear up to "
         f"{_LINEAR:g} and logarithmic beyond"

@@ -90,15 +90,15 @@ def stored(seeds=(0, 1), **settings):
     return [made_run(run_config("two_moons", seed=seed, **{"prototypes": 2, **settings})) for seed in seeds]
 
 
-def curves(runs, epochs=3):
-    """The curves of runs whose test accuracy is 0.5, and 0.6 for the second seed."""
+def curves(runs, epochs=3, without=()):
+    """The curves of runs, but some, whose test accuracy is 0.5, and 0.6 for the second seed."""
     points = {
         run.run_key: [
             CurvePoint(epoch, {("train", "loss"): 1 / epoch, ("test", "accuracy"): 0.5 + run.config.seed / 10})
             for epoch in range(1, epochs + 1)
         ]
         for run in runs
-        if run.config.model.kind != "baseline"
+        if run.config.model.kind != "baseline" and run not in without
     }
     return draw("curves", runs, curves=points)
 
@@ -155,6 +155,8 @@ def test_several_protocols_have_a_block_each_and_runs_of_a_kind_without_epochs_a
     assert len(figure.axes) == 4
     assert sum(text.startswith("two_moons · epochs") for text in words(figure)) == 2
     assert left_out == ("not drawn: 2 runs of kind 'baseline'",)
+    other = stored(epochs=25)
+    assert len(curves([*stored(epochs=3), *other], without=other).figure.axes) == 2
     with pytest.raises(ConfigError, match="no run to draw has a learning curve"):
         curves(stored(), epochs=1)
 
