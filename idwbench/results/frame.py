@@ -50,7 +50,8 @@ def run_table(
     """
     of_dataset = [] if dataset is None else [runs.c.dataset == dataset]
     columns = read_columns(connection, (*_COLUMNS, *facts), metrics, split, sweep=sweep, where=of_dataset)
-    stale = stale_keys(connection)
+    is_running = "running" in columns["state"] or any(columns["retraining"])
+    stale = stale_keys(connection) if is_running else set()
     columns["stale"] = [key in stale for key in columns["run_key"]]
     table = _table(columns)
     if states is not None or where is not None:
