@@ -54,6 +54,8 @@ RUNS = {
     "watch": "runs_watch.runs_watch",
     **{name: f"runs.runs_{name}" for name in ("diff", "tag", "note", "measure", "rm", "export", "replay")},
 }
+# Settings of a table that have an option of their own.
+_OF_TABLES = ("task", "label", "drop")
 # Options of `idwbench report` in version 0.1.0 that are commands now.
 _FORMER = {
     **{f"--{name}": f"publish {name}" for name in ("paper", "family", "dual")},
@@ -265,6 +267,8 @@ def _error_line(error: IdwbenchError, options: dict[str, str]) -> str:
     if "plugin" in options:
         error.hint = error.hint.replace("load the plugin first", "give its file with --plugin")
     error.hint = error.hint.replace("`measure_runs`", "'idwbench runs measure'")
+    for name in (name for name in _OF_TABLES if name in options):  # as in YAML: `task: regression`
+        error.hint = error.hint.replace(f"{name}: ", f"{options[name]} ")
     if isinstance(error, SpecError):
         return printable(error.render(dotted(error.location)), kept="")
     return f"idwbench: {printable(error.render(_option(error, options) or dotted(error.location)), kept='')}"
@@ -290,7 +294,7 @@ def _option(error: IdwbenchError, options: dict[str, str]) -> str:
         location = ("dataset", *location)
     first, *rest = location or ("",)
     key = str(rest[-1]) if first in ("dataset", "protocol", "parameters") and rest else str(first)
-    if key in options and (first != "dataset" or key in ("validation", "task", "label")):
+    if key in options and (first != "dataset" or key in ("validation", *_OF_TABLES)):
         return options[key]
     if first == "dataset":
         is_pair = rest and key != "name" and "dataset_option" in options
