@@ -19,10 +19,13 @@ __all__ = [
     "FREE_SETTINGS",
     "PAPER_METHODS",
     "PAPER_PARAMETERS",
+    "PUBLISHED_CLASSIFIERS",
+    "PUBLISHED_CLASSIFIERS_NOTE",
     "REFERENCES",
     "SHARES",
     "SOURCES",
     "SOURCE_NOTES",
+    "PublishedClassifier",
     "Reference",
     "ReferenceSource",
     "published_values",
@@ -74,6 +77,31 @@ REFERENCES: dict[tuple[ReferenceSource, str, int, str], Reference] = {
     for method, accuracy in zip(PAPER_METHODS, accuracies, strict=True)
 } | {("paper", "two_moons", prototypes, "idw"): Reference(0.975) for prototypes in (16, 128)}
 
+
+class PublishedClassifier(NamedTuple):
+    """A published test accuracy of a classifier with prototypes, as a fraction; prototypes count learned parameters."""
+
+    name: str
+    prototypes: int
+    parameters: int
+    test_accuracy: float
+
+
+# Of learning vector quantization with the squared Euclidean distance (GLVQ), with one learned metric of full rank
+# (GMLVQ), and with a tangent space of 12 dimensions for each prototype (GTLVQ).
+PUBLISHED_CLASSIFIERS: Mapping[str, Sequence[PublishedClassifier]] = {
+    "mnist": (
+        PublishedClassifier("GLVQ", 10, 7_840, 0.8328),
+        PublishedClassifier("GLVQ", 1_280, 1_003_520, 0.9612),
+        PublishedClassifier("GMLVQ", 10, 7_840 + 784**2, 0.8825),
+        PublishedClassifier("GMLVQ", 490, 384_160 + 784**2, 0.9264),
+        PublishedClassifier("GTLVQ", 10, 13 * 7_840, 0.9461),
+        PublishedClassifier("GTLVQ", 100, 13 * 78_400, 0.9735),
+    ),
+}
+PUBLISHED_CLASSIFIERS_NOTE = (
+    "GLVQ, GMLVQ, GTLVQ: classifiers of arXiv 1902.00577, their published weights applied to the test images again"
+)
 
 # Of the test inputs with a wrong answer, and of the others.
 SHARES = ("target_if_wrong", "output_if_wrong", "output_if_right")
