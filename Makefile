@@ -115,9 +115,10 @@ prototypes: $(VENV)/.installed
 	$(call sweep_each,$(PROTOTYPES:%=prototypes/%),results/prototypes.db)
 	$(BIN)/idwbench publish prototypes -o results/prototypes --db results/prototypes.db --force
 
+FRONTIER := front sparse_weights longer slopes slopes_digits beside dimensions local_linear
 frontier: $(VENV)/.installed
 	@sed -n "s/^# \(Time of .*\)/\1/p" sweeps/frontier/*.yaml
-	$(call sweep_each,frontier/sparse_weights frontier/longer frontier/slopes frontier/slopes_digits frontier/local_linear,results/frontier.db)
+	$(call sweep_each,$(FRONTIER:%=frontier/%),results/frontier.db)
 	$(BIN)/idwbench publish frontier -o results/frontier --db results/frontier.db --force
 
 test: $(VENV)/.installed-dev

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pandas
@@ -11,23 +10,13 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
-from idwbench.figures.lines import (
-    Axis,
-    Line,
-    Panel,
-    PanelRow,
-    draw_block,
-    legend_handles,
-    lines_of,
-    place_styles,
-    spread_caption,
-)
+from idwbench.figures.lines import Axis, Look, draw_lines, place_looks
 from idwbench.figures.runs import Selection, best_rows
-from idwbench.figures.style import INK, QUIET, class_colour, new_page
+from idwbench.figures.style import INK, QUIET, class_colour
 from idwbench.models.array_weights import ArrayNetwork
 from idwbench.report.frame import Row
 from idwbench.report.labels import constants_title, count_label, metric_label, setting_label, varying_settings
-from idwbench.report.references import PUBLISHED_CLASSIFIERS, PUBLISHED_CLASSIFIERS_NOTE, PublishedClassifier
+from idwbench.report.references import PUBLISHED_CLASSIFIERS, PUBLISHED_CLASSIFIERS_NOTE
 from idwbench.report.summaries import Section, section_headers
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.metrics import HEADLINES, METRICS
@@ -35,11 +24,12 @@ from idwbench.runs.protocol import Protocol
 
 __all__ = ["accuracy_by_size_figure", "effective_prototypes", "effective_prototypes_figure", "front_figure"]
 
-_MOST_LINES, _MOST_INPUTS = 10, 2000
-_SIDE = 3.6  # inches of a panel
+_MOST_LINES, _MOST_INPUTS, _HEIGHT = 10, 2000, 2.8
 # Measures of keys, and the split of each.
 _KEY_MEASURES = {"key_correlation": "train", "key_agreement": "train", "nearest_key_accuracy": "test"}
-_QUANTILES = np.linspace(0.0, 1.0, 21)
+_SIZES = ("prototypes", "parameters")
+_BY_POWER, _BY_PLACE = "prototypes that share an answer", "weight of a key by its place"
+_PLACES = np.linspace(0.0, 1.0, 21)
 
 
 def front_figure(selection: Selection) -> Figure:
@@ -54,67 +44,43 @@ def front_figure(selection: Selection) -> Figure:
     metric = HEADLINES[section.config.dataset.task]
     powered = [row for row in found if row.n and "power" in row.model.parameters]
     rows = best_rows(powered, metric.name, tuple(Protocol.model_fields)) if powered else []
-    table = _measured(rows, metric.name)
-    measures = [name for name in _KEY_MEASURES if table[name].notna().any()]
-    if not measures:
+    table = _by_power(rows, metric.name)
+    if table.empty:
         raise ConfigError("no complete run has a power and measures of its keys", hint="run the sweep front")
-    styles = place_styles(selection.first([*dict.fromkeys(table.label)], _MOST_LINES, "other setting"))
-    y = Axis(f"test {metric_label(metric.name)}", metric.percent)
-    columns = []
-    for name in measures:
-        lines = [
-            _along(own, name, styles[label][0])
-            for label, own in table.groupby("label", sort=False)
-            if label in styles and own[name].notna().any()
-        ]
-        columns.append((Axis(f"{metric_label(name)} ({_KEY_MEASURES[name]})"), y, Panel("", lines)))
-    powers = sorted({*table.x})
+    looks = {
+        label: Look(class_colour(place), "-", "o")
+        for place, label in enumerate(selection.first([*table.label.unique()], _MOST_LINES, "other setting"))
+    }
+    table = table[table.label.isin(looks)]
+    powers = ", ".join(f"{power:g}" for power in sorted({*table.x}))
     captions = [
-        f"along each line p is {', '.join(f'{power:g}' for power in powers)}, the smallest at the cross",
+        f"along each line p is {powers}, the smallest at the cross",
         constants_title([row.config for row in rows], ("power", *varying_settings([row.settings for row in rows]))),
     ]
-    figure = _draw_columns(columns, captions)
-    for axes, (_, _, panel) in zip(figure.axes, columns, strict=True):
-        for line in panel.lines:
-            assert line.x_values is not None
-            smallest = np.nanmean(line.x_values[:, 0]), (100 if metric.percent else 1) * np.nanmean(line.values[:, 0])
-            axes.plot(*smallest, "x", color=INK, markersize=8, zorder=5)
+    y = Axis(f"test {metric_label(metric.name)}", metric.percent)
+    figure = draw_lines(table, looks, {name: Axis(name) for name in table.block}, y, captions, height=2.2)
+    for axes, (_, own) in zip(figure.axes, table.groupby("block", sort=False), strict=True):
+        smallest = own[own.x == own.groupby("label").x.transform("min")].groupby("label")
+        means = smallest[["x_value", "value"]].mean() * [1.0, 100.0 if metric.percent else 1.0]
+        axes.plot(means.x_value, means.value, "x", color=INK, markersize=8, zorder=5)
     return figure
 
 
-def _measured(rows: Sequence[Row], metric: str) -> pandas.DataFrame:
-    """Return a row for each run: label, power (x), seed, the metric on the test data (value), and measures of keys."""
+def _by_power(rows: Sequence[Row], metric: str) -> pandas.DataFrame:
+    """Return for each run and measure of its keys: label, power (x), seed, value on the test data, and the measure."""
     varying = varying_settings([row.settings for row in rows])
     others = [name for name in varying if name not in ("power", "prototypes", *Protocol.model_fields)]
     found = []
-    for row in sorted(rows, key=lambda row: (row.model.prototypes, row.settings.get("slope_rank", 0))):
-        words = [count_label(row.model.prototypes, "prototype")]
-        words += [setting_label(name, row.settings[name]) for name in others if row.settings.get(name)]
-        for seed, run in enumerate(row.complete):  # a number: seeds may be those of the data
-            facts = {"label": ", ".join(words), "x": float(row.model.parameters["power"]), "seed": seed}
-            measures = {name: run.metric(name, split) for name, split in _KEY_MEASURES.items()}
-            found.append({**facts, "value": run.metric(metric), **measures})
-    return pandas.DataFrame(found, columns=["label", "x", "seed", "value", *_KEY_MEASURES])
-
-
-def _along(own: pandas.DataFrame, measure: str, colour: str) -> Line:
-    """Return the line of one setting through means of a measure (x) and of the metric, in the order of the power."""
-    own = own[own[measure].notna()]
-    values, places = (own.pivot(index="seed", columns="x", values=name).astype(float) for name in ("value", measure))
-    factor = 100.0 if METRICS[measure].percent else 1.0
-    options: dict[str, Any] = {"markers": True, "x_values": factor * places.to_numpy()}
-    return Line(own.label.iloc[0], colour, "-", values.columns.to_numpy(), values.to_numpy(), **options)
-
-
-def _draw_columns(columns: Sequence[tuple[Axis, Axis, Panel]], captions: Sequence[str]) -> Figure:
-    """Return a figure with panels beside each other, each with its axes: the one below, and the one on the left."""
-    rows = [PanelRow("", y, [panel]) for _, y, panel in columns]
-    handles = legend_handles([line for _, _, panel in columns for line in panel.lines])
-    figure, body = new_page(_SIDE * len(columns), _SIDE, [spread_caption(rows), *captions], handles)
-    parts = body.subfigures(1, len(columns), squeeze=False)
-    for part, (x, _, _), row in zip(parts[0], columns, rows, strict=True):
-        draw_block(part, [row], x, 1)
-    return figure
+    for measure, split in _KEY_MEASURES.items():
+        block, factor = f"{metric_label(measure)} ({split})", 100.0 if METRICS[measure].percent else 1.0
+        for row in sorted(rows, key=lambda row: (row.model.prototypes, _rank(row))):
+            words = [count_label(row.model.prototypes, "prototype")]
+            words += [setting_label(name, row.settings[name]) for name in others if row.settings.get(name)]
+            for seed, run in enumerate(row.complete):  # a number: seeds may be those of the data
+                if (value := run.metric(measure, split)) is not None:
+                    point = (block, ", ".join(words), row.model.parameters["power"], seed)
+                    found.append((*point, run.metric(metric), factor * value))
+    return pandas.DataFrame(found, columns=["block", "label", "x", "seed", "value", "x_value"])
 
 
 def accuracy_by_size_figure(selection: Selection) -> Figure:
@@ -130,33 +96,35 @@ def accuracy_by_size_figure(selection: Selection) -> Figure:
     metric, varying = HEADLINES[section.config.dataset.task], varying_settings([row.settings for row in networks])
     axes = [name for name in varying if name not in ("prototypes", "slope_rank")]
     rows = sorted((row for row in best_rows(networks, metric.name, axes) if row.n), key=_rank)
-    labelled = [(_rank_label(row), row) for row in rows] + [(row.model.method, row) for row in k_means]
     published = PUBLISHED_CLASSIFIERS.get(section.config.dataset.name, ())
-    table = pandas.DataFrame(
-        (
-            (label, row.model.prototypes, row.n_parameters, seed, value)
-            for label, row in labelled
-            for seed, value in row.statistics["test"].values.items()
-        ),
-        columns=["label", "prototypes", "parameters", "seed", "value"],
-    )
-    styles = {label: (class_colour(place), "-") for place, label in enumerate(dict.fromkeys(table.label))}
-    y, columns = Axis(f"test {metric_label(metric.name)}", metric.percent), []
-    for size in ("prototypes", "parameters"):
-        own = lines_of(table.rename(columns={size: "x"})[["label", "x", "seed", "value"]], styles, markers=True)
-        own += _published_lines(published, size)
-        ends = np.array([min(line.x.min() for line in own), max(line.x.max() for line in own)], np.float64)
-        for place, row in enumerate(others):
-            values = np.array([[*row.statistics["test"].values.values()]]).T
-            label = f"{row.model.method} {row.model.parameters_label}".strip()
-            own.append(Line(label, class_colour(len(styles) + place), ":", ends, np.repeat(values, 2, axis=1)))
-        columns.append((Axis(f"number of {size}", base=10), y, Panel("", own)))
+    measured = [
+        (label, row.model.prototypes, row.n_parameters, seed, value)
+        for label, row in [*((_rank_label(row), row) for row in rows), *((row.model.method, row) for row in k_means)]
+        for seed, value in row.statistics["test"].values.items()
+    ]
+    measured += [(one.name, one.prototypes, one.parameters, 0, one.test_accuracy) for one in published]
+    sizes = pandas.DataFrame(measured, columns=["label", *_SIZES, "seed", "value"])
+    table = sizes.melt(["label", "seed", "value"], _SIZES, "block", "x")
+    ends = table.groupby("block", sort=False).x.agg(["min", "max"])
+    levels = [
+        (f"{row.model.method} {row.model.parameters_label}".strip(), seed, value, block, x)
+        for row in others
+        for seed, value in row.statistics["test"].values.items()
+        for block, x in ends.stack().items()
+    ]
+    table = pandas.concat([table, pandas.DataFrame(((*p[:3], p[3][0], p[4]) for p in levels), columns=table.columns)])
+    looks = {label: Look(class_colour(place), "-", "o") for place, label in enumerate(table.label.unique())}
+    looks |= {label: Look(looks[label].colour, ":") for label, *_ in levels}
+    names = dict.fromkeys(one.name for one in published)
+    looks |= {name: Look(QUIET, "none", marker) for name, marker in zip(names, "s^D", strict=False)}
     captions = [
         "other settings are chosen by validation" if axes else "",
         PUBLISHED_CLASSIFIERS_NOTE if published else "",
         constants_title([row.config for row in rows], varying),
     ]
-    return _draw_columns(columns, captions)
+    y = Axis(f"test {metric_label(metric.name)}", metric.percent)
+    below = {size: Axis(f"number of {size}", base=10) for size in _SIZES}
+    return draw_lines(table, looks, below, y, captions, height=_HEIGHT)
 
 
 def _rank(row: Row) -> int:
@@ -165,17 +133,6 @@ def _rank(row: Row) -> int:
 
 def _rank_label(row: Row) -> str:
     return f"{row.model.method}, slopes of rank {_rank(row)}" if _rank(row) else row.model.method
-
-
-def _published_lines(published: Sequence[PublishedClassifier], size: str) -> list[Line]:
-    """Return the points of published classifiers against their number of prototypes or parameters, by name."""
-    lines = []
-    for marker, name in zip("s^D", dict.fromkeys(each.name for each in published), strict=False):
-        own = [each for each in published if each.name == name]
-        x = np.array([getattr(each, size) for each in own], np.float64)
-        accuracies = np.array([each.test_accuracy for each in own])
-        lines.append(Line(name, QUIET, "none", x, accuracies, markers=True, marker=marker))
-    return lines
 
 
 def effective_prototypes(weights: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -190,6 +147,7 @@ def effective_prototypes_figure(selection: Selection) -> Figure:
     """The effective number of prototypes in an answer against p, and the weight of keys by their place in distance.
 
     The second panel is of the largest number of prototypes: keys from the nearest to the farthest, a line for each p.
+    Of several data sets it is the last.
 
     Raises:
         ConfigError: no complete run of prototypes has a power and weights that are a softmax.
@@ -200,30 +158,32 @@ def effective_prototypes_figure(selection: Selection) -> Figure:
         raise ConfigError("no complete run has a power and weights that are a softmax", hint="run the sweep front")
     headers = dict(zip(map(id, sections), _data_labels(selection, sections), strict=True))
     largest = max(row.model.prototypes for _, row in found)
-    counts, by_place = [], []
+    points = []
     for section, row in sorted(found, key=lambda pair: (pair[1].model.prototypes, pair[1].model.parameters["power"])):
         words = [count_label(row.model.prototypes, "prototype"), headers[id(section)]]
         label, power = ", ".join(filter(None, words)), row.settings["power"]
         for seed, weights in enumerate(_weights(selection, section, row)):
-            counts.append((label, power, seed, effective_prototypes(weights).mean()))
+            points.append((_BY_POWER, label, power, seed, effective_prototypes(weights).mean()))
             if row.model.prototypes == largest and section is found[-1][0]:
                 ordered = np.sort(weights, axis=1)[:, ::-1].mean(axis=0) * largest
-                shown = np.interp(_QUANTILES, np.linspace(0, 1, largest), ordered)
-                by_place += [
-                    (f"p = {power:g}", 100 * q, seed, value) for q, value in zip(_QUANTILES, shown, strict=True)
-                ]
-    labels = selection.first([*dict.fromkeys(point[0] for point in counts)], _MOST_LINES, "other setting")
-    kept = [point for point in counts if point[0] in labels]
-    powers = {label: (class_colour(place), "--") for place, label in enumerate(dict.fromkeys(p[0] for p in by_place))}
-    x = Axis("power p", base=2, ticks=sorted({point[1] for point in kept}))
-    y = Axis("effective number of prototypes", base=10)
-    places = Axis("keys by distance in %, the nearest 0"), Axis("weight in multiples of the mean", base=10)
-    columns = [
-        (x, y, Panel("", lines_of(kept, place_styles(labels), markers=True))),
-        (*places, Panel("", lines_of(by_place, powers))),
+                shown = np.interp(_PLACES, np.linspace(0, 1, largest), ordered)
+                points += [(_BY_PLACE, f"p = {power:g}", x, seed, y) for x, y in zip(100 * _PLACES, shown, strict=True)]
+    table = pandas.DataFrame(points, columns=["measure", "label", "x", "seed", "value"])
+    table["block"] = table.measure
+    labels, powers = (table[table.block == block].label.unique() for block in (_BY_POWER, _BY_PLACE))
+    looks = place_looks(selection.first([*labels], _MOST_LINES, "other setting"))
+    looks = {label: Look(look.colour, "-", "o") for label, look in looks.items()}
+    looks |= {label: Look(class_colour(place), "--") for place, label in enumerate(powers)}
+    below = {
+        _BY_POWER: Axis("power p", base=2, ticks=sorted({*table[table.block == _BY_POWER].x})),
+        _BY_PLACE: Axis("keys by distance in %, the nearest 0"),
+    }
+    y = {block: Axis(label, base=10) for block, label in ((_BY_POWER, "effective number"), (_BY_PLACE, "weight"))}
+    data = f" of {headers[id(found[-1][0])]}" if len(sections) > 1 else ""
+    captions = [
+        f"at up to {_MOST_INPUTS:,} test inputs; below: {count_label(largest, 'prototype')}{data}, 1 is the mean weight"
     ]
-    captions = [f"weights at up to {_MOST_INPUTS:,} test inputs; right: {count_label(largest, 'prototype')}"]
-    return _draw_columns(columns, captions)
+    return draw_lines(table[table.label.isin(looks)], looks, below, y, captions, height=_HEIGHT)
 
 
 def _data_labels(selection: Selection, sections: Sequence[Section]) -> list[str]:

@@ -20,7 +20,7 @@ def trained(test, validation, seed=0, correlation=None, parameters=79_400, **set
 def points(axes, label):
     """The points (x, y) of an entry of the legend."""
     (found,) = [bars[0] for bars in axes.containers if bars.get_label() == label]
-    return np.array(found.get_data()).T
+    return found.get_xydata()
 
 
 def caption(figure):
@@ -41,8 +41,8 @@ def test_along_each_front_the_power_grows_and_the_protocol_is_that_of_the_best_v
     (axes,) = figure.axes  # other measures are of no run
     np.testing.assert_allclose(points(axes, "20 prototypes"), [[0.85, 70.5], [0.55, 90.5]])
     np.testing.assert_allclose(points(axes, "100 prototypes"), [[0.8, 95]])
-    crosses = [line.get_xydata()[0].tolist() for line in axes.get_lines() if line.get_marker() == "x"]
-    np.testing.assert_allclose(sorted(crosses), [[0.8, 95], [0.85, 70.5]])
+    (crosses,) = [line.get_xydata() for line in axes.get_lines() if line.get_marker() == "x"]
+    np.testing.assert_allclose(sorted(crosses.tolist()), [[0.8, 95], [0.85, 70.5]])
     assert "p is 2, 4, 16, the smallest at the cross" in caption(figure)
     assert_no_words_overlap(figure)
     with pytest.raises(ConfigError, match="no complete run has a power and measures of its keys"):
