@@ -240,7 +240,7 @@ def _settings() -> Iterator[inspect.Parameter]:
     from idwbench.runs.protocol import Protocol
 
     places: tuple[tuple[Any, Iterable[str], str], ...] = (
-        (PrototypesConfig, ["initialisation", "key_bounds", "weighting", "slope_rank"], "Model"),
+        (PrototypesConfig, ["initialisation", "key_bounds", "weighting", "label_smoothing", "slope_rank"], "Model"),
         (Protocol, Protocol.model_fields, "Protocol"),
         (CsvConfig, DATASET_SETTINGS, "Data"),
     )

@@ -173,7 +173,7 @@ class TorchStack:
         targets = self.targets.index_select(0, flat_rows)
         arguments = {**self.parameters, **self._learned}
         outputs = prototype_logits(self.method, arguments, inputs, self.keys, self.values, self._slopes)
-        losses = sample_losses(outputs.view(len(flat_rows), -1), targets)
+        losses = sample_losses(outputs.view(len(flat_rows), -1), targets, self.configs[0].network.label_smoothing)
         # The mean over the batch and the sum over runs: each run gets its own gradient.
         means = torch.full_like(losses, 1 / rows.shape[-1])
         options = {"allow_unused": True, "materialize_grads": True}  # some weightings have no gradient
@@ -242,10 +242,12 @@ class TorchStack:
         return results
 
 
-def sample_losses(outputs: Float[Tensor, "n outputs"], targets: Tensor) -> Float[Tensor, " n"]:
+def sample_losses(
+    outputs: Float[Tensor, "n outputs"], targets: Tensor, label_smoothing: float = 0.0
+) -> Float[Tensor, " n"]:
     """Return the cross-entropy of logits and labels (n,), or the squared error of numbers (n, outputs)."""
     if targets.ndim == 1:
-        return functional.cross_entropy(outputs, targets, reduction="none")
+        return functional.cross_entropy(outputs, targets, reduction="none", label_smoothing=label_smoothing)
     return functional.mse_loss(outputs, targets, reduction="none").mean(1)
 
 

@@ -1,6 +1,7 @@
 """What both engines of prototypes promise: the numbers of a plain PyTorch loop in float64, stacks, and how runs end."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -81,7 +82,7 @@ def plain_loop(config, dataset, dtype, prototypes=random_prototypes):
         else torch.optim.Adam(tensors, amsgrad=p.optimizer == "adam_amsgrad", weight_decay=p.weight_decay)
     )
     inputs, targets = torch.from_numpy(dataset.train.inputs).to(dtype), torch.from_numpy(dataset.train.targets)
-    loss_of = torch.nn.functional.cross_entropy
+    loss_of = partial(torch.nn.functional.cross_entropy, label_smoothing=config.model.label_smoothing)
     if dataset.task == "regression":
         targets, loss_of = targets.to(dtype), torch.nn.functional.mse_loss
     for epoch in range(p.epochs):
@@ -158,6 +159,7 @@ LOOPS += [
     if weighting != "exact_match"
 ]
 LOOPS += [("idw", place, {"key_bounds": "data"}) for place in range(6)]
+LOOPS += [(method, place, {"label_smoothing": 0.3}) for method in ("idw", "additive") for place in (0, 3)]
 LOOPS += [
     (method, place, {"slope_rank": 2, **PROTOCOLS[place]})
     for place, method in enumerate(["idw", "cosine", "neg_dist", "additive", "gaussian", "inv_dist"])

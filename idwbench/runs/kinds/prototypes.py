@@ -56,6 +56,9 @@ class PrototypesConfig(ModelSettings):
     weighting: str | None = added_in_0_2(
         None, description="How scores become weights, such as sparsemax; by default the method's own."
     )
+    label_smoothing: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = added_in_0_2(
+        0.0, description="Label smoothing of the loss: this share of each label is divided among all classes."
+    )
     slope_rank: Annotated[int, Field(ge=0, lt=2**16)] = added_in_0_2(
         0, description="Rank of the slope of values, v + A (x − k); 0: values without a slope."
     )
@@ -78,6 +81,8 @@ class PrototypesConfig(ModelSettings):
             words.append(f"initial values {self.initial_values}")
         if self.key_bounds != "none":
             words.append(f"key bounds {self.key_bounds}")
+        if self.label_smoothing:
+            words.append(f"label smoothing {self.label_smoothing:g}")
         if self.slope_rank:
             words.append(f"slope rank {self.slope_rank}")
         return ", ".join(filter(None, words))
@@ -88,6 +93,12 @@ class PrototypesConfig(ModelSettings):
         method, weighting = weighted_method(given_method(fields), fields)
         parameters = method.resolve(given)
         return {**fields, "weighting": weighting, "parameters": parameters, "plugin_sha256": method.sha256}
+
+    def check_dataset(self, dataset: DatasetConfig) -> None:
+        """Check that the model supports a data set; raises `ConfigError` for smoothed labels of a regression, too."""
+        super().check_dataset(dataset)
+        if self.label_smoothing and dataset.task != "classification":
+            raise ConfigError("only for classes, and the targets are numbers", location=("label_smoothing",))
 
     def check_given(self, given: Collection[str]) -> None:
         """Raise `ConfigError` for slopes of a method whose weights are not a softmax."""

@@ -59,12 +59,14 @@ class Schedule(NamedTuple):
     Attributes:
         batch_size: Batch size; the last batch of an epoch may be smaller.
         rates: Learning rate of each epoch, (epochs,).
+        smoothing: Share of each label that is divided among all classes.
         first: Number of previous epochs.
         steps_done: Number of previous steps.
     """
 
     batch_size: int
     rates: NDArray[np.float64]
+    smoothing: np.float32
     first: int
     steps_done: int
 
@@ -282,9 +284,12 @@ def _run_epochs(
                     if stage == TRAIN:
                         if len(weights) > 0:
                             rows = orders[epoch, start + first : start + first + m]
-                            loss += weighted_loss(regression, n, rows, weights, scratch, labels, targets)
+                            loss += weighted_loss(
+                                regression, schedule.smoothing, n, rows, weights, scratch, labels, targets
+                            )
                         else:
-                            loss += _loss(regression, n, labels, targets, scratch.outputs, scratch.output_gradients)
+                            outputs, gradients = scratch.outputs, scratch.output_gradients
+                            loss += _loss(regression, schedule.smoothing, n, labels, targets, outputs, gradients)
                         scratch.weight_gradients[:m] = ZERO
                         if has_slopes:
                             fill_height_gradients(first, m, state.slope_outputs[0], scratch, own)
@@ -341,12 +346,20 @@ def _project(keys: Matrix, narrow: bool, bounds: Matrix) -> None:
 
 
 @inlined_kernel
-def _loss(regression: bool, n: int, labels: Labels, targets: Matrix, outputs: Matrix, gradients: Matrix) -> float:
+def _loss(
+    regression: bool,
+    smoothing: np.float32,
+    n: int,
+    labels: Labels,
+    targets: Matrix,
+    outputs: Matrix,
+    gradients: Matrix,
+) -> float:
     """Return the loss of a tile of a batch of n samples, and fill the gradients of its outputs."""
     if regression:
         loss = squared_error(len(targets), n, targets, outputs, gradients)
     else:
-        loss = cross_entropy(len(labels), n, labels, outputs, gradients)
+        loss = cross_entropy(smoothing, len(labels), n, labels, outputs, gradients)
     return loss
 
 

@@ -118,10 +118,16 @@ def forward(score: Score, first: int, n_inputs: int, values: Matrix, scratch: Sc
 
 
 @kernel
-def cross_entropy(n_inputs: int, n_batch: int, labels: Labels, outputs: Matrix, gradients: Matrix) -> float:
-    """Return the summed cross-entropy of a tile of logits, and fill the gradients of the mean over the batch."""
+def cross_entropy(
+    smoothing: np.float32, n_inputs: int, n_batch: int, labels: Labels, outputs: Matrix, gradients: Matrix
+) -> float:
+    """Return the summed cross-entropy of a tile of logits, and fill the gradients of the mean over the batch.
+
+    The share `smoothing` of each label is divided among all classes.
+    """
     n_classes = outputs.shape[1]
     share = ONE / np.float32(n_batch)
+    of_class = smoothing / np.float32(n_classes)
     loss = 0.0
     for b in range(n_inputs):
         top = -INFINITY
@@ -136,6 +142,11 @@ def cross_entropy(n_inputs: int, n_batch: int, labels: Labels, outputs: Matrix, 
         for c in range(n_classes):
             gradients[b, c] *= share / total
         gradients[b, labels[b]] -= share
+        if smoothing > ZERO:
+            gradients[b, labels[b]] += share * smoothing
+            for c in range(n_classes):
+                loss += of_class * (true - (outputs[b, c] - top))
+                gradients[b, c] -= share * of_class
     return loss
 
 
@@ -155,7 +166,14 @@ def squared_error(n_inputs: int, n_batch: int, targets: Matrix, outputs: Matrix,
 
 @kernel
 def weighted_loss(
-    regression: bool, n_batch: int, rows: Labels, weights: Vector, scratch: Scratch, labels: Labels, targets: Matrix
+    regression: bool,
+    smoothing: np.float32,
+    n_batch: int,
+    rows: Labels,
+    weights: Vector,
+    scratch: Scratch,
+    labels: Labels,
+    targets: Matrix,
 ) -> float:
     """Return the loss of a tile, and fill its gradients, with the loss of each row times its weight.
 
@@ -168,7 +186,7 @@ def weighted_loss(
         if regression:
             loss += weight * squared_error(1, n_batch, targets[b : b + 1], outputs, gradients)
         else:
-            loss += weight * cross_entropy(1, n_batch, labels[b : b + 1], outputs, gradients)
+            loss += weight * cross_entropy(smoothing, 1, n_batch, labels[b : b + 1], outputs, gradients)
         for c in range(gradients.shape[1]):
             gradients[0, c] *= weight
     return loss
