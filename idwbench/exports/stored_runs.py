@@ -125,7 +125,8 @@ def run_folder_name(run: StoredRun) -> str:
 def _write_events(folder: Path, run: StoredRun, curve: Sequence[CurvePoint]) -> None:
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
-    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+    from tensorboard.plugins.hparams import api_pb2, metadata
+    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo
     from tensorboard.plugins.hparams.summary_v2 import hparams_pb
     from tensorboard.summary.writer.record_writer import RecordWriter
 
@@ -143,21 +144,15 @@ def _write_events(folder: Path, run: StoredRun, curve: Sequence[CurvePoint]) -> 
     for epoch, values in (pair for pair in scalars if pair[1]):
         summary = Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()])
         events.append(Event(wall_time=start + (end - start) * epoch / last, step=epoch, summary=summary))
+    status = api_pb2.Status.Value("STATUS_SUCCESS" if run.state == "complete" else "STATUS_FAILURE")
+    ended = HParamsPluginData(session_end_info=SessionEndInfo(status=status, end_time_secs=end))
+    about = metadata.create_summary_metadata(ended)  # for the table of hyperparameters
+    summary = Summary(value=[Summary.Value(tag=metadata.SESSION_END_INFO_TAG, metadata=about)])
+    events.append(Event(wall_time=end, step=last, summary=summary))
     with open(folder / f"events.out.tfevents.{int(end)}.idwbench", "wb") as file:
         writer = RecordWriter(file)
-        for event in (*events, Event(wall_time=end, step=last, summary=_end(run, end))):
+        for event in events:
             writer.write(event.SerializeToString(deterministic=True))
-
-
-def _end(run: StoredRun, time: float) -> Any:
-    """Return how a run has ended, for the table of hyperparameters."""
-    from tensorboard.compat.proto.summary_pb2 import Summary
-    from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
-
-    status = api_pb2.Status.Value("STATUS_SUCCESS" if run.state == "complete" else "STATUS_FAILURE")
-    ended = plugin_data_pb2.SessionEndInfo(status=status, end_time_secs=time)
-    about = metadata.create_summary_metadata(plugin_data_pb2.HParamsPluginData(session_end_info=ended))
-    return Summary(value=[Summary.Value(tag=metadata.SESSION_END_INFO_TAG, metadata=about)])
 
 
 def export_mlflow(
