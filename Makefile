@@ -65,7 +65,7 @@ FAMILY_TABLES := kernel_regression kernel_regression_friedman1 kernel_regression
 	family/hash_table_additive family/hash_table_variance family/language_model \
 	family/sequence_to_sequence family/sequence_to_sequence_scores
 FAMILY_NETWORKS := family/network_digits family/network_heads family/network_depth family/network_mnist \
-	family/network_fashion_mnist family/language_model_power family/layers
+	family/network_fashion_mnist family/language_model_power family/layers family/layers_language_model
 family: $(VENV)/.installed
 	$(MAKE) --no-print-directory -j 2 family-tables family-networks
 	$(BIN)/idwbench publish family -o results/family --db results/family.db --force
