@@ -36,6 +36,7 @@ OPTIONS = {
     ),
     **{name: argument(help="Key of a run, or its beginning.") for name in ("one", "other")},
 }
+_MEASURED_AT_ONCE = 50  # runs that are measured between two lines
 _REPLAYED = ("stored", "new")
 
 
@@ -82,7 +83,8 @@ def runs_measure(
         return echo("all runs are measured already", err=True)
 
     def measured(done: int) -> None:
-        echo(f"measured {done} of {count_label(len(lacking), 'run')}", err=True)
+        if done % _MEASURED_AT_ONCE == 0 or done == len(lacking):
+            echo(f"measured {done} of {count_label(len(lacking), 'run')}", err=True)
 
     with interruptible(lambda: "what was measured is stored; the same command continues"):
         idwbench.measure_runs(results, lacking, data_dir, measured)
