@@ -105,9 +105,9 @@ class Demand(BaseModel):
             if number is None:
                 continue
             limit = _LIMITS[name]
-            words = "finite" if limit == math.inf else f"below {limit:g}"
+            expected = "a finite number above 0" if limit == math.inf else f"a number above 0 and below {limit:g}"
             problems = {
-                f"expected a number above 0, {words}, got {number:g}": not 0 < number < limit,
+                f"expected {expected}, got {number:g}": not 0 < number < limit,
                 "an exact patch has its own": name in given and self.kind != "local",
                 f"the formula '{self.kind}' has none": self.kind in FORMULAS,
                 "needs classes, not a regression": name not in given and self.label is None,

@@ -324,11 +324,14 @@ def refusals():
     yield "the largest radius needs the training data", lambda: solve(base, [Demand(query=query, label=label)])
     for radius in (0.0, -1.0, np.nan, np.inf):
         yield (
-            "radius: expected a number above 0, finite",
+            "radius: expected a finite number above 0",
             lambda radius=radius: Demand(query=query, label=label, radius_given=radius),
         )
-    yield "confidence: expected a number above 0, below 1", lambda: Demand(query=query, label=label, confidence=1.0)
-    yield "margin: expected a number above 0, finite, got nan", lambda: Demand(query=query, label=label, margin=np.nan)
+    yield (
+        "confidence: expected a number above 0 and below 1, got 1",
+        lambda: Demand(query=query, label=label, confidence=1.0),
+    )
+    yield "margin: expected a finite number above 0, got nan", lambda: Demand(query=query, label=label, margin=np.nan)
     yield (
         "only 'idw' models have an exact",
         lambda: solve(network("cosine"), [Demand(query=query, label=label, kind="exact")]),
@@ -339,7 +342,7 @@ def refusals():
         key = Demand(query=network(epsilon=0.0).keys[0], label=1, **given)
         yield "is a key, which outweighs every patch", lambda key=key: solve(network(epsilon=0.0), [key])
     yield (
-        "steepness: expected a number above 0, below 2e",
+        "steepness: expected a number above 0 and below 2e",
         lambda: Demand(query=query, label=label, steepness_given=1e308),
     )
     large = Demand(query=query, label=label, margin=1e308)
