@@ -229,10 +229,12 @@ def repair(
     """
     load = cache(load_dataset)
     find = partial(find_input, config=model.config, data=model, data_dir=data_dir, load=load)
-    template = asked(**settings, is_classification=bool(model.class_names))
+    is_classification = bool(model.class_names)
+    template = asked(**settings, is_classification=is_classification)
+    to_keep = asked(is_classification=is_classification).model_copy(update={"kind": "keep"})
     wanted = [_demand(model, line, find, template) for line in lines]
-    to_keep = template.model_copy(update={"kind": "keep"})
-    kept, earlier, unmeasured = [_demand(model, line, find, to_keep) for line in keep], model.repairs.demands(), ""
+    kept = [_demand(model, line, find, to_keep) for line in keep]
+    earlier, unmeasured = model.repairs.demands(), ""
     if undo is not None:
         if not 1 <= undo <= len(earlier):
             expected = f"expected 1 to {len(earlier)}" if earlier else "the model has no patches"

@@ -237,6 +237,11 @@ def test_kept_inputs_of_a_file_keep_their_answers_and_a_wrong_one_is_named(moons
     assert made.after.predict([[0.05, 1.0]]) == before
     again = made.after.patch([-0.5, 1.0], 1)
     assert again.predict([[0.05, 1.0]]) == before
+    made = repair(
+        moons, UPPER, keep=read_patch_file(tmp_path / "keep.csv", ("x",)), radius=0.02, steepness=64, margin=1
+    )
+    made.after.save(tmp_path / "kept.pt")
+    assert load_model(tmp_path / "kept.pt").repairs == made.after.repairs
     (tmp_path / "keep.csv").write_text('x\n"0.05,1"\n"0,1,2"\n')
     with pytest.raises(PatchError, match=r"keep\.csv:3: .*expected 2 numbers, got 3"):
         repair(moons, UPPER, keep=read_patch_file(tmp_path / "keep.csv", ("x",)))
