@@ -110,9 +110,10 @@ def accuracy_by_size_figure(selection: Selection) -> Figure:
         (f"{row.model.method} {row.model.parameters_label}".strip(), seed, value, block, x)
         for row in others
         for seed, value in row.statistics["test"].values.items()
-        for block, x in ends.stack().items()
+        for block, x in [*ends["min"].items(), *ends["max"].items()]
     ]
-    table = pandas.concat([table, pandas.DataFrame(((*p[:3], p[3][0], p[4]) for p in levels), columns=table.columns)])
+    level = pandas.DataFrame(levels, columns=table.columns).astype(table.dtypes)
+    table = pandas.concat([table, level])
     looks = {label: Look(class_colour(place), "-", "o") for place, label in enumerate(table.label.unique())}
     looks |= {label: Look(looks[label].colour, ":") for label, *_ in levels}
     names = dict.fromkeys(one.name for one in published)

@@ -97,8 +97,9 @@ def line_spread(line: pandas.DataFrame, y: Axis) -> pandas.DataFrame:
         quartiles = {name: by_x.quantile(share) for name, share in (("middle", 0.5), ("low", 0.25), ("high", 0.75))}
         return spread.assign(**quartiles).where(spread.n >= line.seed.nunique() / 2).fillna({"n": 0})
     spread = spread[spread.n > 0]
-    spread["low"] = (spread["middle"] - spread["std"]).clip(lower=spread["least"])
-    spread["high"] = (spread["middle"] + spread["std"]).clip(upper=spread["most"])
+    # The mean of equal numbers may be rounded out of their range.
+    spread["low"] = (spread["middle"] - spread["std"]).clip(spread["least"]).clip(upper=spread["middle"])
+    spread["high"] = (spread["middle"] + spread["std"]).clip(upper=spread["most"]).clip(spread["middle"])
     ends = ["middle", "low", "high", "least", "most"]
     return spread.assign(**np.exp(spread[ends])) if y.centre == "geometric mean" else spread
 

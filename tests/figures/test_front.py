@@ -74,6 +74,19 @@ def test_accuracy_by_size_chooses_by_validation_beside_baselines_and_published_c
     assert_no_words_overlap(figure)
 
 
+def test_accuracy_by_size_needs_no_other_method_and_no_published_classifier():
+    runs = [stored_run(0.96, dataset="digits", prototypes=10, power=2, seed=seed, n_parameters=740) for seed in (0, 1)]
+    _, by_parameters = draw("accuracy_by_size", runs).figure.axes
+    np.testing.assert_allclose(points(by_parameters, "idw"), [[740, 96]])
+
+
+@pytest.mark.parametrize(("value", "seeds"), [(0.486, 6), (0.099, 3)])
+def test_bars_of_equal_seeds_have_no_length_where_their_mean_is_rounded(value, seeds):
+    runs = [stored_run(value, dataset="digits", prototypes=10, power=2, seed=seed) for seed in range(seeds)]
+    assert np.mean([value] * seeds) != value
+    draw("accuracy_by_size", runs)
+
+
 def test_the_effective_number_of_prototypes_is_that_of_the_weights_of_the_test_inputs(monkeypatch):
     data = use_dataset(monkeypatch, made_dataset(3))
     generator, pairs, expected = np.random.default_rng(0), [], []
