@@ -204,12 +204,17 @@ def required_run(config: RunConfig, dataset: Dataset, context: Context) -> Store
 def stack_key(config: RunConfig) -> str:
     """Return a text that is equal for runs of one stack; numeric parameters may differ unless they are special.
 
-    Whole numbers are sizes, or numbers of keys, and do not differ either.
+    Whole numbers are sizes, or numbers of keys, and do not differ either; nor do parameters of a plugin, whose function
+    may compute with a number in float64 and with those of a stack in float32.
     """
     model = config.model
     method = model.method_record if isinstance(model, PrototypesConfig) else METHODS.get(model.method)
     parameters = {p.name: p for p in method.parameters} if method else {}
-    shared = {name: _shared(parameters.get(name), value) for name, value in config.model.parameters.items()}
+    is_plugin = config.model.plugin_sha256 is not None
+    shared = {
+        name: f"{value}" if is_plugin else _shared(parameters.get(name), value)
+        for name, value in config.model.parameters.items()
+    }
     alike = (dataset_identity(config.dataset), config.model.identity("parameters"), config.protocol.identity())
     return "\n".join([*alike, *(f"{name}: {value}" for name, value in sorted(shared.items()))])
 

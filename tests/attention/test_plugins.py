@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from case_tables import case_table
-from engine_runs import train_runs
+from engine_runs import train_run, train_runs
 
 from idwbench import SelfAttention
 from idwbench.attention.scores import METHODS
@@ -21,6 +21,7 @@ from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.datasets import DATASETS
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.protocol import Protocol
+from idwbench.training.engine import stack_key
 
 METHODS_DOC = Path(__file__).parents[2] / "docs/methods.md"
 
@@ -58,10 +59,14 @@ def test_the_example_in_the_docs_is_ten_lines_and_right_and_trains(tmp_path):
     expected = -np.abs(inputs[:, :, None] - keys[:, None]).sum(-1) / temperature
     np.testing.assert_allclose(scores.numpy(), expected, rtol=1e-12)
     settings = {"method": "manhattan", "prototypes": 16, "epochs": 2}
-    runs = [run_config("two_moons", temperature=temperature, **settings) for temperature in (0.5, 1.0)]
-    for result in train_runs(runs, load_dataset(runs[0].dataset), engine="torch"):
+    runs = [run_config("two_moons", temperature=0.3, seed=seed, **settings) for seed in (0, 1)]
+    dataset = load_dataset(runs[0].dataset)
+    for config, result in zip(runs, train_runs(runs, dataset, engine="torch"), strict=True):
         first, second = (point.values["train", "loss"] for point in result.curve)
         assert result.state == "complete" and second < first
+        assert result.arrays["keys"].tobytes() == train_run(config, dataset).arrays["keys"].tobytes()
+    # A function may compute with 0.3 in float64, but with the parameters of several runs in float32.
+    assert stack_key(runs[0]) != stack_key(run_config("two_moons", temperature=1.0, **settings))
     layer = SelfAttention(4, 2, "manhattan", batch_first=True, dtype=torch.float64)
     with_weights, without = (layer(torch.from_numpy(inputs), need_weights=need)[0] for need in (True, False))
     torch.testing.assert_close(with_weights, without)
