@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pandas
 
     from idwbench.results.records import StoredRun
+    from idwbench.runs.config import RunConfig
     from idwbench.runs.results import CurvePoint
 
 __all__ = ["OPTIONS", "row_facts", "runs_list", "runs_show"]
@@ -28,6 +29,10 @@ OPTIONS = {
     "sort": option(help="Order by a column; -COLUMN begins with the largest.", metavar="COLUMN"),
     "limit": option(help="Only the first runs: without --sort, the newest.", min=1),
 }
+# What a list needs to know, and to sort by the newest.
+_FACTS = ("seconds", "attempt", "tags", "note", "error", "created_at", "started_at", "finished_at")
+_METRICS = tuple({metric.name for metric in HEADLINES.values()})
+_OF_SETTING = ("model", "label", "method", "prototypes", "metric")
 _LISTED = (
     *("run_key", "dataset", "model", "label", "method", "prototypes", "seed", "state", "retraining", "stale"),
     *("seconds", "tags", "note", "error", "metric", "value", "attempts"),
@@ -54,9 +59,14 @@ def runs_list(
     in: method in ["idw", "neg_dist"], "best" in tags. None is a missing value.
     """
     from idwbench.results.filters import sorted_runs, value_hint
+    from idwbench.results.frame import with_settings
 
+    # An expression and an order may be of any column.
+    read: dict[str, Any] = {} if where or sort else {"metrics": _METRICS, "facts": _FACTS, "split": "test"}
     results = idwbench.Results(db, read_only=True)
-    listed = row_facts(sorted_runs(results.to_frame(where=where, sweep=sweep, states=state or None), sort)[:limit])
+    table = results.run_table(where=where, sweep=sweep, states=state or None, **read)
+    order = sorted_runs(with_settings(table) if sort else table, sort).index
+    listed = row_facts(table.loc[order[:limit]])
     if json:
         echo_json(listed.to_dict("records"))
     elif len(listed):
@@ -69,20 +79,30 @@ def runs_list(
 
 
 def row_facts(table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return what is listed of each run of a data frame: the main metric on the test split, and short texts; or None.
+    """Return what is listed of each run of a table: the main metric on the test split, and short texts; or None.
 
     ``error`` is the last line of an error. ``state`` is that of the result, which a run that is trained again keeps.
     """
-    listed = table.rename(columns={"attempt": "attempts"}).assign(value=math.nan)
+    import pandas
+
+    configs = table.drop_duplicates("setting").set_index("setting")["config"]
+    shared = pandas.DataFrame([*map(_setting_facts, configs)], configs.index).reindex(columns=_OF_SETTING)
+    listed = table.rename(columns={"attempt": "attempts"}).join(shared, on="setting").assign(value=math.nan)
     listed["retraining"] &= ~listed["stale"]
     listed["error"] = listed["error"].map(last_line, na_action="ignore")
-    listed["metric"] = [HEADLINES[task].name for task in listed["dataset_task"]] if len(listed) else None
     for name in listed["metric"].unique():
-        if f"test_{name}" in table:
-            listed.loc[listed["metric"] == name, "value"] = table[f"test_{name}"]
+        if ("test", name) in table:
+            listed.loc[listed["metric"] == name, "value"] = table["test", name]
     listed["metric"] = listed["metric"].where(listed["value"].notna())
     listed = listed.reindex(columns=_LISTED).astype({"prototypes": "Int64"})  # some kinds of runs have none
     return listed.astype(object).where(listed.notna(), None)
+
+
+def _setting_facts(config: RunConfig) -> dict[str, Any]:
+    """Return what the runs of a setting share, with the main metric of their task."""
+    model, metric = config.model, HEADLINES[config.dataset.task].name
+    named = {"model": model.kind, "label": model.label, "method": model.method, "metric": metric}
+    return {**named, "prototypes": dict(model).get("prototypes")}
 
 
 def _columns(listed: pandas.DataFrame) -> dict[str, Sequence[str]]:

@@ -84,7 +84,7 @@ def test_the_metric_of_a_list_follows_from_the_task(tmp_path):
     for dataset, name in metrics.items():
         config = run_config(dataset, **kinds.get(dataset, {}))
         results.finish([run_result(config, metrics={("test", name): 0.25, ("test", "loss"): 1.0})])
-    facts = row_facts(results.to_frame())
+    facts = row_facts(results.run_table())
     assert ([*facts["metric"]], [*facts["value"]]) == ([*metrics.values()], [0.25] * 3)
 
 
