@@ -336,7 +336,8 @@ def _renamed(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return a record with the names of today; the first ones of version 4 had a criterion and an amount."""
     if (criterion := content.get("criterion")) is None:
         return dict(content)
-    renamed = {criterion: content.get("amount")} if criterion != "wins" else {}
+    # Of regressions it had no meaning.
+    renamed = {criterion: content.get("amount")} if criterion != "wins" and content.get("label") is not None else {}
     is_given = content.get("kind", "local") == "local" and not content.get("steepness_is_chosen")
     return {**content, **renamed, "steepness_given": content.get("steepness") if is_given else None}
 

@@ -166,6 +166,18 @@ def test_a_patch_of_version_0_1_0_keeps_working_and_is_undone(moons):
     assert len(undone.repairs) == len(plain.repairs) == 0
 
 
+@pytest.mark.parametrize(
+    ("is_classification", "criterion", "margin"), [(True, "wins", None), (True, "margin", 1.5), (False, "margin", None)]
+)
+def test_records_with_a_criterion_and_an_amount_are_read(moons, regression, is_classification, criterion, margin):
+    patched = moons.patch([0.0, 1.0], 1) if is_classification else regression.patch([0.0], target=2.0, radius=0.1)
+    content = patched.repairs.content()
+    old = content["contents"][0] | {"criterion": criterion, "amount": 1.5, "steepness_is_chosen": True}
+    arrays = content["inputs"], content["values"]
+    (record,) = Repairs.parse([old], *arrays, is_classification=is_classification).records
+    assert (record.margin, record.steepness_given) == (margin, None)  # a margin has no meaning in a regression
+
+
 @pytest.mark.parametrize(("change", "message"), case_table("wrong_inputs")["patch_records"])
 def test_a_model_file_whose_records_do_not_fit_is_damaged(moons, change, message):
     content = moons.patch([0.0, 1.0], 1).repairs.content()
