@@ -266,7 +266,7 @@ def _changed(evidence: Evidence, dataset: str, prototypes: int, size: str) -> Se
     """Return the other predictions that the worst case changes, in percent."""
 
     def worst(arrays: Arrays) -> float:
-        changed = float(arrays[f"changed_{SPLIT[dataset]}"][_SIZES.index(size)].max())  # −1 without a patch
+        changed = float(arrays[f"changed_{SPLIT[dataset]}"][_SIZES.index(size)].max(initial=-1))  # −1 without a patch
         return 100 * changed / _N_POINTS[dataset] if changed >= 0 else np.nan
 
     return evidence.from_arrays(dataset, "changed predictions", worst, **_model(dataset, prototypes))
