@@ -1,5 +1,6 @@
 """All figures, tables and claims of the paper from a database, whatever it holds."""
 
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from idwbench import Results, run_config, train, write_publication
 from idwbench.errors import ConfigError, OutputError
 from idwbench.publications.publication import publications
+from idwbench.report.leaderboard import leaderboard
+from idwbench.report.reports import table
 from idwbench.sweep.spec import read_sweep, shipped_sweeps
 
 SWEEPS = Path(__file__).parents[1] / "sweeps/paper"
@@ -28,6 +31,8 @@ def test_a_publication_is_of_shipped_sweeps_with_the_names_of_their_files(name):
     publication = publications()[name]
     assert {name for item in publication.items for name in (item.sweep, *item.also)} - {None} <= set(publication.sweeps)
     assert [read_sweep(shipped_sweeps()[sweep]).name for sweep in publication.sweeps] == list(publication.sweeps)
+    for item in (item for item in publication.items if item.figure is None):
+        assert item.options.keys() <= signature(leaderboard if "split" in item.options else table).parameters.keys()
     if name == "paper":
         assert {path.stem for path in SWEEPS.glob("*.yaml")} == set(publication.sweeps)
 
