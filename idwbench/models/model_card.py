@@ -28,7 +28,7 @@ from idwbench.results.records import StoredRun
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import UnknownConfig
 from idwbench.runs.kinds.network import NetworkConfig
-from idwbench.runs.settings import Count, validated
+from idwbench.runs.settings import Count
 
 __all__ = [
     "CARD_NAME",
@@ -221,14 +221,6 @@ def _without(facts: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: fact for name, fact in facts.items() if name not in names}
 
 
-def _with_unknown_data(content: Any) -> Any:
-    """Return the content of a run, whose data may be unknown: in no other place this is the name of a data set."""
-    dataset = content.get("dataset") if isinstance(content, dict) else None
-    if not isinstance(dataset, dict) or dataset.get("name") != "unknown":
-        return content
-    return {**content, "dataset": validated(UnknownConfig, dataset)}
-
-
 def _columns(content: Any) -> Columns | None:
     return None if content is None else Columns.parse(content)
 
@@ -241,7 +233,7 @@ class ModelFacts(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True, arbitrary_types_allowed=True)
 
-    config: Annotated[RunConfig, BeforeValidator(_with_unknown_data)]
+    config: RunConfig
     image_shape: Annotated[tuple[Count, ...], Strict(False), Field(min_length=2, max_length=2)] | None
     class_names: Annotated[tuple[str, ...], Strict(False)] = Field(
         validation_alias=AliasChoices("class_names", "classes")

@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Union
 
-from pydantic import PlainValidator, SerializeAsAny, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from idwbench.errors import ConfigError
 from idwbench.runs.dataset_base import DatasetConfig
-from idwbench.runs.datasets import PartsConfig, dataset_label, parse_dataset
+from idwbench.runs.datasets import DATASETS, PartsConfig, UnknownConfig, dataset_label, parse_dataset
 from idwbench.runs.kinds.memory_study import MemoryStudyConfig
 from idwbench.runs.kinds.models import MODELS, ModelConfig, check_settings_known, parse_model
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
@@ -37,18 +37,10 @@ _get: Callable[[RunConfig, str], Any] = object.__getattribute__
 _set = object.__setattr__
 
 
-def _dataset(content: Any) -> Any:
-    try:
-        return content if isinstance(content, Settings) else parse_dataset(content)
-    except ConfigError as error:
-        raise error.at("dataset") from None
-
-
 if TYPE_CHECKING:
-    _DatasetField = DatasetConfig
+    _AnyDataset = DatasetConfig
 else:
-    # A union would make pydantic compile the classes of all data sets.
-    _DatasetField = Annotated[SerializeAsAny[Settings], PlainValidator(_dataset)]
+    _AnyDataset = Annotated[Union[(*dict.fromkeys(DATASETS.values()), UnknownConfig)], Field(discriminator="name")]
 
 
 class RunConfig(Settings):
@@ -60,7 +52,7 @@ class RunConfig(Settings):
 
     __slots__ = ("_origin", "_run_key", "_texts")
 
-    dataset: _DatasetField
+    dataset: _AnyDataset
     model: ModelConfig
     protocol: Protocol
     seed: Seed
@@ -200,7 +192,10 @@ def run_config(dataset: Any, *, seed: int = 0, **settings: Any) -> RunConfig:
         ConfigError: unknown setting, a value of the wrong type or out of range, or a model that does not support the
             data set; `location` is the setting.
     """
-    data: DatasetConfig = _dataset(dataset)
+    try:
+        data = dataset if isinstance(dataset, DatasetConfig) else parse_dataset(dataset)
+    except ConfigError as error:
+        raise error.at("dataset") from None
     check_settings_known(settings, Protocol.model_fields, "unknown setting")
     chosen = {name: value for name, value in settings.items() if name in Protocol.model_fields}
     others = {name: value for name, value in settings.items() if name not in chosen}
