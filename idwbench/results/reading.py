@@ -86,20 +86,25 @@ def check_text(connection: sa.Connection, label: str, error: BaseException) -> N
 
 
 _STRICT, _NONE = ConfigDict(strict=True), type(None)
-# By the type of a column: how its values are converted, as the driver gives them, JSON as text; and the types of those
-# that stay as they are. SQLite stores values of any type in any column.
-_CONVERSIONS: tuple[tuple[type | tuple[type, ...], TypeAdapter[Any], set[type]], ...] = (
-    (Json, TypeAdapter(pydantic.Json[dict[str, str | float | bool | None] | None] | None), {_NONE}),
-    (UtcDateTime, TypeAdapter(Annotated[datetime, AfterValidator(in_utc)] | None), {_NONE}),
-    ((sa.Integer, sa.Float), TypeAdapter(float | None, config=_STRICT), {bool, int, float, _NONE}),
-    (sa.String, TypeAdapter(str | None, config=_STRICT), {str, _NONE}),
+# How the values of a column are converted, as the driver gives them, JSON as text; and the types of those that stay as
+# they are. SQLite stores values of any type in any column.
+_Conversion = tuple[Callable[[Any], Any], set[type]]
+_NUMBERS: _Conversion = (TypeAdapter(float | None, config=_STRICT).validate_python, {bool, int, float, _NONE})
+_BY_TYPE: tuple[tuple[type | tuple[type, ...], _Conversion], ...] = (
+    (Json, (TypeAdapter(pydantic.Json[dict[str, str | float | bool | None] | None] | None).validate_python, {_NONE})),
+    (UtcDateTime, (TypeAdapter(Annotated[datetime, AfterValidator(in_utc)] | None).validate_python, {_NONE})),
+    ((sa.Integer, sa.Float), _NUMBERS),
+    (sa.String, (TypeAdapter(str | None, config=_STRICT).validate_python, {str, _NONE})),
 )
-_TYPES: dict[Any, sa.types.TypeEngine[Any]] = {column.name: column.type for column in runs.columns}
-_FLOAT = sa.Float()
-_SHAPE = TypeAdapter(tuple[int, ...])
-_DURATIONS: TypeAdapter[Any] = TypeAdapter(pydantic.Json[dict[str, float] | None] | None)
+_CONVERSIONS: dict[Any, _Conversion] = {
+    **{one.name: next(own for types, own in _BY_TYPE if isinstance(one.type, types)) for one in runs.columns},
+    "durations": (TypeAdapter(pydantic.Json[dict[str, float] | None] | None).validate_python, {_NONE}),
+    "config": (RunConfig.model_validate_json, set()),
+}
+_SHAPES: _Conversion = (TypeAdapter(tuple[int, ...]).validate_json, set())
 _COLUMNS = tuple(f.name for f in fields(StoredRun) if f.name not in ("config", "metrics"))
-_SEED = ',"seed":'  # followed by the end of canonical JSON: no name of a part or a setting comes after it
+# The end of canonical JSON: no name of a part or a setting comes after the seed.
+_SEED = re.compile(r',"seed":[0-9]+}\Z')
 # Columns with the values of the driver, JSON as text: they are checked when their run is known. A run that is trained
 # again keeps its result until a new one replaces it.
 _IS_AGAIN = sa.and_(runs.c.state == "running", runs.c.previous_state.in_(RESULT_STATES))
@@ -120,29 +125,28 @@ _CONFIG_TEXTS = {
 _VALUES |= {"state": _STATE, "retraining": sa.case((_IS_AGAIN, sa.true()), else_=sa.false())}
 
 
-def _converted(run_key: str, column: str, convert: Callable[..., Any], *values: Any) -> Any:
-    """Return the converted value of a column of a run; raises `ResultsError` if it is damaged."""
-    try:
-        return convert(*values)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        reason = ": ".join([*filter(None, [".".join(map(str, first["loc"]))]), first["msg"]])
-        reason += f", got {shortened(str(first['input']), _MOST)!r}" if isinstance(first["input"], str | bytes) else ""
-    except (ConfigError, ValueError) as error:
-        reason = str(error)
-    raise _unreadable(run_key, column, reason)
+def _converted(run_keys: Sequence[str], column: str, conversion: _Conversion, values: Sequence[Any]) -> Sequence[Any]:
+    """Return the values of a column of some runs, converted; what many of them share is converted once.
 
-
-def _converted_column(
-    run_keys: Sequence[str], column: str, kind: sa.types.TypeEngine[Any], values: list[Any]
-) -> list[Any]:
-    """Return the values of a column of some runs, as `_converted`; what many of them share is converted once."""
-    adapter, right = next((adapter, right) for types, adapter, right in _CONVERSIONS if isinstance(kind, types))
+    Raises:
+        ResultsError: one is damaged.
+    """
+    convert, right = conversion
     if {*map(type, values)} <= right:
         return values
-    convert = (_DURATIONS if column == "durations" else adapter).validate_python
-    distinct = dict(zip(values, run_keys, strict=True))
-    known = {value: _converted(key, column, convert, value) for value, key in distinct.items()}
+    known: dict[Any, Any] = {}
+    for value, key in dict(zip(values, run_keys, strict=True)).items():
+        try:
+            known[value] = convert(value)
+            continue
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            reason = ": ".join([*filter(None, [".".join(map(str, first["loc"]))]), first["msg"]])
+            is_text = isinstance(first["input"], str | bytes)
+            reason += f", got {shortened(str(first['input']), _MOST)!r}" if is_text else ""
+        except (ConfigError, ValueError) as error:
+            reason = str(error)
+        raise _unreadable(key, column, reason)
     return [known[value] for value in values]
 
 
@@ -154,7 +158,7 @@ def read_columns(
     *,
     sweep: str | None = None,
     where: Iterable[sa.ColumnElement[bool]] = (),
-) -> dict[Any, list[Any]]:
+) -> dict[Any, Sequence[Any]]:
     """Return columns of the runs that meet all conditions, each value checked and converted.
 
     They are in the order of the sweep or of planning. ``state`` is that of the result, which a run that is trained
@@ -190,18 +194,14 @@ def read_columns(
         sweep_id(connection, sweep)
     texts, keys, *values = zip(*rows, strict=True) if rows else [()] * len(read)
     del rows  # there may be many
-    columns: dict[Any, list[Any]] = {}
+    columns: dict[Any, Sequence[Any]] = {}
     for name, column in zip((*names, *pairs), values, strict=True):
         label = name if isinstance(name, str) else f"metric {'_'.join(name)}"
-        columns[name] = _converted_column(keys, label, _TYPES.get(name, _FLOAT), [*column])
-    places: dict[str, int] = {}  # of the JSON without the seed, which runs of one setting share
-    codes: list[int] = []
-    configs: list[RunConfig] = []
-    for text, key in zip(texts, keys, strict=True):
-        setting, _, seed = text.rpartition(_SEED)
-        codes.append(places.setdefault(setting if seed[:-1].isdecimal() else text, len(places)))
-        if len(configs) < len(places):
-            configs.append(_converted(key, "config", RunConfig.stored, text))
+        columns[name] = _converted(keys, label, _CONVERSIONS.get(name, _NUMBERS), column)
+    places: dict[str, int] = {}  # of the JSON with seed 0, which runs of one setting share
+    codes = [places.setdefault(_SEED.sub(',"seed":0}', text), len(places)) for text in texts]
+    firsts = dict(zip(reversed(codes), reversed(keys), strict=True))
+    configs = _converted([firsts[code] for code in places.values()], "config", _CONVERSIONS["config"], [*places])
     return columns | {"config": [configs[code] for code in codes], "setting": codes}
 
 
@@ -341,7 +341,7 @@ def load_curve(connection: sa.Connection, run_key: str) -> list[CurvePoint]:
     rows = connection.execute(query.order_by(curves.c.epoch, curves.c.split, curves.c.name)).all()
     points: dict[int, dict[tuple[str, str], float]] = {}
     for epoch, split, name, value in rows:
-        number, measured = _converted_column([run_key] * 2, "curve", sa.Float(), [epoch, value])
+        number, measured = _converted([run_key] * 2, "curve", _NUMBERS, [epoch, value])
         points.setdefault(number, {})[split, name] = math.nan if measured is None else measured
     return [CurvePoint(epoch, values) for epoch, values in points.items()]
 
@@ -383,6 +383,6 @@ def array_facts(connection: sa.Connection, run_key: str) -> dict[str, dict[str, 
         sa.select(arrays.c.name, arrays.c.dtype, sa.cast(arrays.c.shape, sa.Text)).where(of_run).order_by(arrays.c.name)
     )
     return {
-        name: {"dtype": dtype, "shape": _converted(run_key, f"array {name}", _SHAPE.validate_json, shape)}
+        name: {"dtype": dtype, "shape": _converted([run_key], f"array {name}", _SHAPES, [shape])[0]}
         for name, dtype, shape in connection.execute(query)
     }

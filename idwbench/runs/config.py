@@ -29,9 +29,6 @@ __all__ = ["RunConfig", "run_config"]
 RUN_KEY_VERSION = "idwbench-run-1"
 _KEY_START = hashlib.sha256(f"{RUN_KEY_VERSION}\n".encode())
 
-# The names of the fields that were set, which nothing asks for: one set for each of many runs takes much memory.
-_SHARED: set[str] = set()
-
 # Past pydantic's own, which are slow for attributes that are missing, and refuse changes.
 _get: Callable[[RunConfig, str], Any] = object.__getattribute__
 _set = object.__setattr__
@@ -74,18 +71,6 @@ class RunConfig(Settings):
             content.update(content.pop("model"))
             del content["kind"]
         return content
-
-    @classmethod
-    def stored(cls, text: str) -> RunConfig:
-        """Return the run of the JSON in which it is stored, with seed 0.
-
-        Raises:
-            ValueError: no JSON, or settings that are not valid; or `ConfigError`.
-        """
-        run = cls.model_validate_json(text).model_copy(update={"seed": 0})
-        for part in (run, run.dataset, run.model, run.protocol):
-            _set(part, "__pydantic_fields_set__", _SHARED)
-        return run
 
     @property
     def dataset_label(self) -> str:
