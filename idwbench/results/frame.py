@@ -70,7 +70,7 @@ def runs_frame(stored: Iterable[StoredRun]) -> pandas.DataFrame:
     columns["setting"] = [places.setdefault(run.config.setting_key, len(places)) for run in found]
     configs: dict[int, RunConfig] = {}
     columns["config"] = [configs.setdefault(code, r.config) for code, r in zip(columns["setting"], found, strict=True)]
-    for pair in sorted({pair for run in found for pair in run.metrics}, key=metric_order):
+    for pair in dict.fromkeys(pair for run in found for pair in run.metrics):
         columns[pair] = [run.metrics.get(pair) for run in found]
     return _table(columns | {"stale": [False] * len(found)})
 
@@ -107,7 +107,7 @@ def with_settings(table: pandas.DataFrame, *, objects: bool = False) -> pandas.D
     columns = None if configs else ["setting", "model", "label"]
     settings = pandas.DataFrame(by_setting, columns=columns, dtype=object if objects else None)
     places = {code: place for place, code in enumerate(configs)}
-    measured = table[[name for name in table.columns if isinstance(name, tuple)]]
+    measured = table[sorted((name for name in table.columns if isinstance(name, tuple)), key=metric_order)]
     parts = (
         table[["run_key", "dataset"]],
         settings.take(table["setting"].map(places)).set_axis(table.index),

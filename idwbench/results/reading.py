@@ -212,7 +212,7 @@ def _metric_pairs(
     measured = sa.select(metrics.c.split, metrics.c.name).where(metrics.c.run_id.in_(query.order_by(None))).distinct()
     measured = measured if names is None else measured.where(metrics.c.name.in_(names))
     measured = measured if split is None else measured.where(metrics.c.split == split)
-    return sorted(((own, name) for own, name in connection.execute(measured)), key=metric_order)
+    return [(own, name) for own, name in connection.execute(measured.order_by(metrics.c.split, metrics.c.name))]
 
 
 def names(connection: sa.Connection) -> tuple[list[str], list[str]]:
@@ -298,7 +298,7 @@ def _records(connection: sa.Connection, names: Collection[str] | None = None, **
 
 def stored_runs(columns: Mapping[Any, Sequence[Any]]) -> list[StoredRun]:
     """Return runs from their columns, as `read_columns` returns them; a metric that is None or NaN is missing."""
-    pairs = [name for name in columns if isinstance(name, tuple)]
+    pairs = sorted((name for name in columns if isinstance(name, tuple)), key=metric_order)
     metrics = [
         {pair: value for pair, value in zip(pairs, values, strict=True) if value is not None and value == value}
         for values in zip(*(columns[pair] for pair in pairs), strict=True)
