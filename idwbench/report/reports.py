@@ -147,16 +147,19 @@ def select_runs(
     Raises:
         ConfigError: unknown name, or no run is left; `location` is ``(setting,)`` or ``("method",)``.
     """
-    sweeps, datasets = results.names()
-    if name is None and len(datasets) != 1:
-        known = ", ".join(sorted({*datasets, *sweeps}))
-        hint = f"one of: {known}" if known else "nothing is stored"
-        raise ConfigError("the name of a sweep or data set is missing", location=(setting,), hint=hint)
-    name = datasets[0] if name is None else name
-    if name not in sweeps and name not in datasets:
-        problem = f"'{name}' is a kind of model" if name in MODELS else f"nothing is called '{name}'"
-        raise ConfigError(problem, location=(setting,), hint=did_you_mean(name, {*datasets, *sweeps}))
-    place = {"sweep": name} if name in sweeps else {"dataset": name}
+    is_sweep = results.is_search(name) is not None
+    if not is_sweep:  # nothing else asks for the data sets of all runs
+        sweeps, datasets = results.names()
+        known = {*datasets, *sweeps}
+        if name is None and len(datasets) != 1:
+            hint = f"one of: {', '.join(sorted(known))}" if known else "nothing is stored"
+            raise ConfigError("the name of a sweep or data set is missing", location=(setting,), hint=hint)
+        name = datasets[0] if name is None else name
+        if name not in known:
+            problem = f"'{name}' is a kind of model" if name in MODELS else f"nothing is called '{name}'"
+            raise ConfigError(problem, location=(setting,), hint=did_you_mean(name, known))
+        is_sweep = name in sweeps
+    place = {"sweep" if is_sweep else "dataset": name}
     table = results.run_table(facts=("n_parameters",), **place)
     models = table.drop_duplicates("setting").set_index("setting").config.map(lambda config: config.model)
     present = {model.method for model in models}

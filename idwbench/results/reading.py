@@ -182,8 +182,11 @@ def read_columns(
     query = sa.select(runs.c.id).where(*where)
     if sweep is not None:
         query = query.join(sweep_runs, sweep_runs.c.run_id == runs.c.id).join(sweeps).where(sweeps.c.name == sweep)
+    measured = sa.select(metrics.c.split, metrics.c.name).where(metrics.c.run_id.in_(query)).distinct()
+    measured = measured if metric_names is None else measured.where(metrics.c.name.in_(metric_names))
+    measured = measured if split is None else measured.where(metrics.c.split == split)
+    pairs = [(own, name) for own, name in connection.execute(measured.order_by(metrics.c.split, metrics.c.name))]
     query = query.order_by(runs.c.id if sweep is None else sweep_runs.c.position)
-    pairs = _metric_pairs(connection, query, metric_names, split)
     value = sa.select(metrics.c.value).where(metrics.c.run_id == runs.c.id)
     measures = [value.where(metrics.c.split == split, metrics.c.name == name) for split, name in pairs]
     read = [_CONFIG_TEXTS[connection.dialect.name], runs.c.run_key, *(_VALUES[name] for name in names)]
@@ -205,16 +208,6 @@ def read_columns(
     return columns | {"config": [configs[code] for code in codes], "setting": codes}
 
 
-def _metric_pairs(
-    connection: sa.Connection, query: sa.Select[tuple[Any]], names: Collection[str] | None, split: str | None
-) -> list[tuple[str, str]]:
-    """Return the splits and names of the metrics that runs have."""
-    measured = sa.select(metrics.c.split, metrics.c.name).where(metrics.c.run_id.in_(query.order_by(None))).distinct()
-    measured = measured if names is None else measured.where(metrics.c.name.in_(names))
-    measured = measured if split is None else measured.where(metrics.c.split == split)
-    return [(own, name) for own, name in connection.execute(measured.order_by(metrics.c.split, metrics.c.name))]
-
-
 def names(connection: sa.Connection) -> tuple[list[str], list[str]]:
     """Return the names of all sweeps and the labels of the data sets of all runs, sorted."""
     queries = (
@@ -225,10 +218,10 @@ def names(connection: sa.Connection) -> tuple[list[str], list[str]]:
     return stored, datasets
 
 
-def is_search(connection: sa.Connection, sweep: str | None) -> bool:
-    """Return whether a sampler chooses the runs of a sweep; False for a name that no sweep has."""
-    specs = connection.execute(sa.select(sweeps.c.spec).where(sweeps.c.name == sweep)).scalars()
-    return any(re.search(r"^sampler\s*:", spec, flags=re.MULTILINE) for spec in specs)
+def is_search(connection: sa.Connection, sweep: str | None) -> bool | None:
+    """Return whether a sampler chooses the runs of a sweep; None for a name that no sweep has."""
+    spec = connection.execute(sa.select(sweeps.c.spec).where(sweeps.c.name == sweep)).scalar_one_or_none()
+    return None if spec is None else bool(re.search(r"^sampler\s*:", spec, flags=re.MULTILINE))
 
 
 def sweep_id(connection: sa.Connection, name: str) -> int:
