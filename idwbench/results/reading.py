@@ -185,7 +185,7 @@ def read_columns(
     measured = sa.select(metrics.c.split, metrics.c.name).where(metrics.c.run_id.in_(query)).distinct()
     measured = measured if metric_names is None else measured.where(metrics.c.name.in_(metric_names))
     measured = measured if split is None else measured.where(metrics.c.split == split)
-    pairs = [(own, name) for own, name in connection.execute(measured.order_by(metrics.c.split, metrics.c.name))]
+    pairs = sorted((own, name) for own, name in connection.execute(measured))
     query = query.order_by(runs.c.id if sweep is None else sweep_runs.c.position)
     value = sa.select(metrics.c.value).where(metrics.c.run_id == runs.c.id)
     measures = [value.where(metrics.c.split == split, metrics.c.name == name) for split, name in pairs]
