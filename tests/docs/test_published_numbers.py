@@ -70,7 +70,7 @@ def published_spreads():
     return np.concatenate([factor * pair for pair in pairs for factor in (1, 100)])
 
 
-@pytest.mark.parametrize("page", SPREADS.keys() - UNPUBLISHED)
+@pytest.mark.parametrize("page", sorted(SPREADS.keys() - UNPUBLISHED))
 def test_every_mean_with_its_spread_is_that_of_a_published_table(page, published_spreads):
     def is_published(mean, std):
         numbers = [float(text.replace(",", "")) for text in (mean, std)]
