@@ -59,10 +59,6 @@ def leaderboard(
         tests += more
     pooled = ["dataset_seed"] if any(table.data_seeds) else []
     title = constants_title([row.config for row in chosen] or [*table.config[:1]], (*varying, *pooled))
-    # The kind is shown only if one method has several.
-    kinds = {(row.settings["method"], row.settings["model"]) for row in chosen}
-    hidden = {"model"} if len(kinds) == len({method for method, _ in kinds}) else set()
-    settings = [setting for setting in varying if setting not in hidden]
     among = " on the same data" if len({row.data for row in compared}) > 1 else ""
     notes = (
         *([f"The first {len(board):,} of {len(ranked):,} rows."] if len(board) < len(ranked) else []),
@@ -71,12 +67,27 @@ def leaderboard(
         *frame.run_notes(compared, table, name),
         *tests,
     )
+    settings = _shown_settings(varying, chosen)
+    return _table(board, settings, name, split=by, title=title, among=among, notes=notes)
+
+
+def _table(
+    board: Sequence[tuple[int | None, Row]],
+    settings: Sequence[str],
+    metric: str,
+    *,
+    split: str,
+    title: str,
+    among: str,
+    notes: Sequence[str],
+) -> Table:
+    """Return the table of rows with their ranks; `among` is what they are compared on."""
     shown = [row for _, row in board]
     ranks = [tables.MISSING if rank is None else str(rank) for rank, _ in board]
-    first = "highest" if METRICS.get(name, UNKNOWN_METRIC).higher_is_better else "lowest"
+    first = "highest" if METRICS.get(metric, UNKNOWN_METRIC).higher_is_better else "lowest"
     return tables.row_table(
         shown,
-        name,
+        metric,
         (
             Column("rank", "rank", ranks, numeric=True),
             *tables.setting_columns(settings, shown),
@@ -84,13 +95,20 @@ def leaderboard(
         ),
         (),
         among,
-        split=by,
-        order=f"; sorted by {by}, {first} first",
+        split=split,
+        order=f"; sorted by {split}, {first} first",
         title=title,
         groups=(None,) * len(board),
         notes=notes,
-        records=lambda: [{"rank": rank, **row.settings, **tables.row_record(row, name)} for rank, row in board],
+        records=lambda: [{"rank": rank, **row.settings, **tables.row_record(row, metric)} for rank, row in board],
     )
+
+
+def _shown_settings(varying: Sequence[str], rows: Sequence[Row]) -> list[str]:
+    """Return the settings with a column: those that vary, the kind of the model only if one method has several."""
+    kinds = {(row.settings["method"], row.settings["model"]) for row in rows}
+    is_told = len(kinds) == len({method for method, _ in kinds})
+    return [name for name in varying if name != "model" or not is_told]
 
 
 def _ranked(rows: Sequence[Row], split: str, metric: str, varying: Sequence[str]) -> list[tuple[int | None, Row]]:
