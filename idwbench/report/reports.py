@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pandas
 
@@ -17,6 +18,7 @@ from idwbench.report.summaries import section_tables, summarise
 from idwbench.report.tables import Table
 from idwbench.results.store import Results
 from idwbench.runs.kinds.models import MODELS
+from idwbench.runs.metrics import HEADLINES
 
 __all__ = ["Report", "leaderboard", "select_runs", "table"]
 
@@ -75,7 +77,7 @@ def table(
     """
     runs: Runs = results
     if isinstance(results, Results):
-        runs = select_runs(results, name, methods, prototypes)
+        runs = select_runs(results, name, methods, prototypes, metric=metric)
         if not by_dataset and results.is_search(name):
             return Report((ranking(runs, metric, split=split, intervals=intervals),))
     if by_dataset:
@@ -121,7 +123,7 @@ def leaderboard(
     Raises:
         ConfigError: unknown name, method, metric or setting, or no run is left.
     """
-    runs = select_runs(results, name, methods, prototypes, setting="leaderboard")
+    runs = select_runs(results, name, methods, prototypes, metric=metric, setting="leaderboard")
     return Report((ranking(runs, metric, split=split, top=top, best_over=best_over, intervals=intervals),))
 
 
@@ -131,6 +133,7 @@ def select_runs(
     methods: Collection[str] = (),
     prototypes: Collection[int] = (),
     *,
+    metric: str | None = None,
     setting: str = "table",
 ) -> pandas.DataFrame:
     """Return the runs of a sweep or data set; without a name, of the only data set.
@@ -142,6 +145,7 @@ def select_runs(
         name: The sweep or data set.
         methods: Names of methods.
         prototypes: Numbers of prototypes.
+        metric: That of a table. Other metrics are not read where each complete run has it, or that of its task.
         setting: The location of errors about the name.
 
     Raises:
@@ -160,8 +164,14 @@ def select_runs(
             raise ConfigError(problem, location=(setting,), hint=did_you_mean(name, known))
         is_sweep = name in sweeps
     place = {"sweep" if is_sweep else "dataset": name}
-    table = results.run_table(facts=("n_parameters",), **place)
+    wanted = {metric} if metric else {headline.name for headline in HEADLINES.values()}
+    read = partial(results.run_table, facts=("n_parameters",), **place)
+    table = read(metrics={headline.name for headline in HEADLINES.values()} | wanted)
+    pairs = [pair for pair in table.columns if isinstance(pair, tuple) and pair[1] in wanted]
     models = table.drop_duplicates("setting").set_index("setting").config.map(lambda config: config.model)
+    is_study = any(model.kind in ("mlp", "memory_study") or getattr(model, "compare", False) for model in models)
+    if (is_study and not metric) or table.loc[table.state == "complete", pairs].isna().all(axis=1).any():
+        table = read()  # messages name all metrics, and tables of studies have many
     present = {model.method for model in models}
     for method in methods:
         if method not in present:
