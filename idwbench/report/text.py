@@ -49,13 +49,19 @@ def render_text(tables: Sequence[Table], width: int | None = 100, style: Style |
 
 
 def _plain(table: Table) -> Iterator[str]:
-    shown = []
+    """Yield the header and the rows, each on one line of any length."""
+    columns = []
     for column in table.columns:
         texts = [text if text.isprintable() else " ".join(printable(text).split()) for text in column.texts]
-        texts.insert(0, column.header)
-        shown.append(_Shown(column, texts, max(map(cell_len, {*texts})), [""] * len(texts)))
-    lines = [*_block(shown, table.groups, None)]
-    return (line[1:] for line in (lines[1], *lines[3:-1]))  # without the rule
+        sizes = {text: cell_len(text) for text in {column.header, *texts}}  # long columns repeat most of theirs
+        side, width = str.rjust if column.numeric else str.ljust, max(sizes.values())
+        # The methods count characters, of which some take two columns.
+        padded = {text: side(text, width + len(text) - size) for text, size in sizes.items()}
+        columns.append([padded[text] for text in (column.header, *texts)])
+    for place, row in enumerate(zip(*columns, strict=True)):
+        if place > 1 and table.groups[place - 1] != table.groups[place - 2]:
+            yield ""
+        yield "  ".join(row).rstrip()
 
 
 def _lines(table: Table, width: int, style: Style | None) -> Iterator[str]:
