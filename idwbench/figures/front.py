@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pandas
@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
-from idwbench.figures.lines import Axis, Look, draw_lines, place_looks
+from idwbench.figures.lines import Axis, Look, draw_lines
 from idwbench.figures.runs import Selection, best_rows
 from idwbench.figures.style import INK, QUIET, class_colour
 from idwbench.models.array_weights import ArrayNetwork
@@ -47,10 +47,7 @@ def front_figure(selection: Selection) -> Figure:
     table = _by_power(rows, metric.name)
     if table.empty:
         raise ConfigError("no complete run has a power and measures of its keys", hint="run the sweep front")
-    looks = {
-        label: Look(class_colour(place), "-", "o")
-        for place, label in enumerate(selection.first([*table.label.unique()], _MOST_LINES, "other setting"))
-    }
+    looks = _joined_points(selection.first([*table.label.unique()], _MOST_LINES, "other setting"))
     table = table[table.label.isin(looks)]
     powers = ", ".join(f"{power:g}" for power in sorted({*table.x}))
     captions = [
@@ -114,7 +111,7 @@ def accuracy_by_size_figure(selection: Selection) -> Figure:
     ]
     level = pandas.DataFrame(levels, columns=table.columns).astype(table.dtypes)
     table = pandas.concat([table, level])
-    looks = {label: Look(class_colour(place), "-", "o") for place, label in enumerate(table.label.unique())}
+    looks = _joined_points(table.label.unique())
     looks |= {label: Look(looks[label].colour, ":") for label, *_ in levels}
     names = dict.fromkeys(one.name for one in published)
     looks |= {name: Look(QUIET, "none", marker) for name, marker in zip(names, "s^D", strict=False)}
@@ -126,6 +123,10 @@ def accuracy_by_size_figure(selection: Selection) -> Figure:
     y = Axis(f"test {metric_label(metric.name)}", metric.percent)
     below = {size: Axis(f"number of {size}", base=10) for size in _SIZES}
     return draw_lines(table, looks, below, y, captions, height=_HEIGHT)
+
+
+def _joined_points(labels: Iterable[str]) -> dict[str, Look]:
+    return {label: Look(class_colour(place), "-", "o") for place, label in enumerate(labels)}
 
 
 def _rank(row: Row) -> int:
@@ -157,13 +158,15 @@ def effective_prototypes_figure(selection: Selection) -> Figure:
     found = [(section, row) for section in sections for row in section.rows if row.n and _has_power(row)]
     if not found:
         raise ConfigError("no complete run has a power and weights that are a softmax", hint="run the sweep front")
-    headers = dict(zip(map(id, sections), _data_labels(selection, sections), strict=True))
+    inputs = [selection.dataset(one.config.dataset).splits["test"].inputs[:_MOST_INPUTS] for one in sections]
+    data = dict(zip(map(id, sections), zip(inputs, _data_labels(sections, inputs), strict=True), strict=True))
     largest = max(row.model.prototypes for _, row in found)
     points = []
     for section, row in sorted(found, key=lambda pair: (pair[1].model.prototypes, pair[1].model.parameters["power"])):
-        words = [count_label(row.model.prototypes, "prototype"), headers[id(section)]]
+        own_inputs, header = data[id(section)]
+        words = [count_label(row.model.prototypes, "prototype"), header]
         label, power = ", ".join(filter(None, words)), row.settings["power"]
-        for seed, weights in enumerate(_weights(selection, section, row)):
+        for seed, weights in enumerate(_weights(selection, row, own_inputs)):
             points.append((_BY_POWER, label, power, seed, effective_prototypes(weights).mean()))
             if row.model.prototypes == largest and section is found[-1][0]:
                 ordered = np.sort(weights, axis=1)[:, ::-1].mean(axis=0) * largest
@@ -172,26 +175,24 @@ def effective_prototypes_figure(selection: Selection) -> Figure:
     table = pandas.DataFrame(points, columns=["measure", "label", "x", "seed", "value"])
     table["block"] = table.measure
     labels, powers = (table[table.block == block].label.unique() for block in (_BY_POWER, _BY_PLACE))
-    looks = place_looks(selection.first([*labels], _MOST_LINES, "other setting"))
-    looks = {label: Look(look.colour, "-", "o") for label, look in looks.items()}
+    looks = _joined_points(selection.first([*labels], _MOST_LINES, "other setting"))
     looks |= {label: Look(class_colour(place), "--") for place, label in enumerate(powers)}
     below = {
         _BY_POWER: Axis("power p", base=2, ticks=sorted({*table[table.block == _BY_POWER].x})),
         _BY_PLACE: Axis("keys by distance in %, the nearest 0"),
     }
     y = {block: Axis(label, base=10) for block, label in ((_BY_POWER, "effective number"), (_BY_PLACE, "weight"))}
-    data = f" of {headers[id(found[-1][0])]}" if len(sections) > 1 else ""
-    captions = [
-        f"at up to {_MOST_INPUTS:,} test inputs; below: {count_label(largest, 'prototype')}{data}, 1 is the mean weight"
-    ]
-    return draw_lines(table[table.label.isin(looks)], looks, below, y, captions, height=_HEIGHT)
+    of_data = f" of {data[id(found[-1][0])][1]}" if len(sections) > 1 else ""
+    below_are = f"{count_label(largest, 'prototype')}{of_data}"
+    caption = f"at up to {_MOST_INPUTS:,} test inputs; below: {below_are}, 1 is the mean weight"
+    return draw_lines(table[table.label.isin(looks)], looks, below, y, [caption], height=_HEIGHT)
 
 
-def _data_labels(selection: Selection, sections: Sequence[Section]) -> list[str]:
+def _data_labels(sections: Sequence[Section], inputs: Sequence[NDArray[np.floating]]) -> list[str]:
     """Return what tells the data of sections apart: nothing of one, or the number of features if all differ in it."""
     if len(sections) == 1:
         return [""]
-    features = [selection.dataset(section.config.dataset).n_features for section in sections]
+    features = [own.shape[1] for own in inputs]
     is_telling = len({*features}) == len(features) and len({one.config.dataset.name for one in sections}) == 1
     return [count_label(n, "feature") for n in features] if is_telling else section_headers(sections)
 
@@ -203,10 +204,9 @@ def _has_power(row: Row) -> bool:
     return model.method_record.weighting == "softmax"
 
 
-def _weights(selection: Selection, section: Section, row: Row) -> Iterator[NDArray[np.float64]]:
-    """Yield the weights (n, prototypes) at test inputs in each run of a row."""
+def _weights(selection: Selection, row: Row, inputs: NDArray[np.floating]) -> Iterator[NDArray[np.float64]]:
+    """Yield the weights (n, prototypes) at inputs in each run of a row."""
     assert isinstance(row.model, PrototypesConfig)
-    inputs = selection.dataset(section.config.dataset).splits["test"].inputs[:_MOST_INPUTS]
     for run in row.complete:
         arrays = selection.arrays(run.run_key)
         network = ArrayNetwork(row.model.method_record, row.model.parameters, arrays["keys"], arrays["values"])

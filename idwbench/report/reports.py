@@ -164,9 +164,10 @@ def select_runs(
             raise ConfigError(problem, location=(setting,), hint=did_you_mean(name, known))
         is_sweep = name in sweeps
     place = {"sweep" if is_sweep else "dataset": name}
-    wanted = {metric} if metric else {headline.name for headline in HEADLINES.values()}
+    headlines = {headline.name for headline in HEADLINES.values()}
+    wanted = {metric} if metric else headlines
     read = partial(results.run_table, facts=("n_parameters",), **place)
-    table = read(metrics={headline.name for headline in HEADLINES.values()} | wanted)
+    table = read(metrics=headlines | wanted)
     pairs = [pair for pair in table.columns if isinstance(pair, tuple) and pair[1] in wanted]
     models = table.drop_duplicates("setting").set_index("setting").config.map(lambda config: config.model)
     is_study = any(model.kind in ("mlp", "memory_study") or getattr(model, "compare", False) for model in models)
