@@ -24,8 +24,12 @@ __all__ = ["FORMULAS", "STEEPEST", "STEEPNESS", "Demand", "Repairs", "asked", "e
 _MARGIN, _PROBABILITY, STEEPNESS = 2.0, 0.7, 32.0
 # The largest power of `idw`, too.
 STEEPEST = 1e12
-# What a user may ask for lies between 0 and these.
-_LIMITS = {"radius": math.inf, "steepness": 2 * STEEPEST, "margin": math.inf, "confidence": 1.0}
+# What a user may ask for lies between 0 and these, and what is expected.
+_LIMITS = {
+    **dict.fromkeys(("radius", "margin"), (math.inf, "a finite number above 0")),
+    "steepness": (math.nextafter(STEEPEST, math.inf), f"a number above 0 and at most {STEEPEST:g}"),
+    "confidence": (1.0, "a number above 0 and below 1"),
+}
 # The part of Δ by which the smallest winning value exceeds that of the tie, and the part of the largest logit by which
 # other values exceed what is wanted, so that neither rounding nor a distant patch takes it away.
 _WINNING, _AMPLE = 1e-3, 1e-8
@@ -104,8 +108,7 @@ class Demand(BaseModel):
         for name, number in (given | {"margin": self.margin, "confidence": self.confidence}).items():
             if number is None:
                 continue
-            limit = _LIMITS[name]
-            expected = "a finite number above 0" if limit == math.inf else f"a number above 0 and below {limit:g}"
+            limit, expected = _LIMITS[name]
             problems = {
                 f"expected {expected}, got {number:g}": not 0 < number < limit,
                 "an exact patch has its own": name in given and self.kind != "local",

@@ -341,10 +341,11 @@ def refusals():
     for given in ({"radius_given": 1.0}, {"kind": "exact"}):
         key = Demand(query=network(epsilon=0.0).keys[0], label=1, **given)
         yield "is a key, which outweighs every patch", lambda key=key: solve(network(epsilon=0.0), [key])
-    yield (
-        "steepness: expected a number above 0 and below 2e",
-        lambda: Demand(query=query, label=label, steepness_given=1e308),
-    )
+    for steepness in (1.001e12, 1e308):
+        yield (
+            r"steepness: expected a number above 0 and at most 1e\+12",
+            lambda steepness=steepness: Demand(query=query, label=label, steepness_given=steepness),
+        )
     large = Demand(query=query, label=label, margin=1e308)
     yield "a value that is too large", lambda: solve(base, [large], rows)
     two = network(classes=2)
