@@ -8,7 +8,7 @@ import stat
 import tempfile
 from pathlib import Path
 
-from idwbench.errors import FullDiskError, IdwbenchError, ModelFileError, OutputError, OutputExistsError
+from idwbench.errors import FullDiskError, IdwbenchError, ModelFileError, OutputError, OutputExistsError, did_you_mean
 from idwbench.machine import check_memory
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
 
 
 MODEL_SUFFIXES = (".pt", ".safetensors")
+_ABSENT = "no such file"
 # No space, the user's share is used up, or the file would exceed the size that the system allows.
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -43,9 +44,10 @@ def read_file(path: Path, failure: type[IdwbenchError]) -> bytes:
         check_memory(status.st_size, f"the file {path}", failure)
         return path.read_bytes()
     except OSError as error:
-        raise failure(_reason(error, "read"), file=path) from None
+        problem = _reason(error, "read")
+        raise failure(problem, file=path, hint=_similar_name(path) if problem == _ABSENT else "") from None
     except ValueError:  # a name with a null character or half of a surrogate pair, which no file has
-        raise failure("no such file", file=path) from None
+        raise failure(_ABSENT, file=path) from None
 
 
 def file_sha256(path: Path, failure: type[IdwbenchError]) -> str:
@@ -149,8 +151,17 @@ def _check_regular(mode: int, path: Path, failure: type[IdwbenchError], expected
 
 def _reason(error: OSError, verb: str) -> str:
     if isinstance(error, FileNotFoundError | NotADirectoryError) and verb == "read":
-        return "no such file"
+        return _ABSENT
     return f"cannot be {verb} ({error.strerror or error})"
+
+
+def _similar_name(path: Path) -> str:
+    """Return a hint with the file of the same folder of which the name is nearest; empty if none is near."""
+    try:
+        hint = did_you_mean(path.name, os.listdir(path.parent))
+    except OSError:  # the folder is missing too
+        return ""
+    return hint if hint.startswith("did you mean") else ""
 
 
 def _output_error(error: OSError, path: Path, verb: str = "written") -> OutputError:

@@ -143,6 +143,10 @@ def test_what_is_read_must_be_a_file_that_fits_into_memory(tmp_path):
             with pytest.raises(PatchError, match=message) as error:
                 read(tmp_path / name, PatchError)
             assert error.value.file == str(tmp_path / name)
+    for name, hint in {"fiel": "did you mean 'file'?", "sprase": "did you mean 'sparse'?", "other": ""}.items():
+        with pytest.raises(PatchError, match="no such file") as error:
+            read_file(tmp_path / name, PatchError)
+        assert error.value.hint == hint
 
 
 HUGE = 2_000_000_000

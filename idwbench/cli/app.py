@@ -152,6 +152,9 @@ class RunsGroup(OneLineGroup):
 
 app = typer.Typer(
     name="idwbench",
+    epilog="Every command that reads data takes two more options. --data-dir: the folder of image archives and texts; "
+    "if not given IDWBENCH_DATA, or the user's cache folder. --plugin, which may be repeated: a Python file that "
+    "registers methods; also IDWBENCH_PLUGIN, or the list 'plugins' of tool.idwbench in pyproject.toml.",
     cls=OneLineGroup,
     no_args_is_help=True,
     invoke_without_command=True,

@@ -99,10 +99,11 @@ OPTIONS = {
     "engine": training_option(help="auto: fused on the CPU for the methods it supports, torch for others."),
     "device": training_option(help="Device of the torch engine: cpu, cuda, mps."),
     "db": storage_option("--db", help="Results database: a path, or an SQLAlchemy URL.", envvar="IDWBENCH_DB"),
-    "data_dir": storage_option(
-        help="Folder of the image archives; IDWBENCH_DATA or the user's cache folder if not given."
+    # What these are is said once, below the commands in the help of the whole.
+    "data_dir": storage_option(help="Folder of data, see 'idwbench --help'."),
+    "plugin": storage_option(
+        help="File of methods, see 'idwbench --help'.", envvar="IDWBENCH_PLUGIN", show_envvar=False
     ),
-    "plugin": storage_option(help="Python file that registers methods; may be repeated.", envvar="IDWBENCH_PLUGIN"),
     "force": storage_option("--force", help="Replace files that exist."),
 }
 

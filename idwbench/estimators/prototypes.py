@@ -119,18 +119,12 @@ class MemoryEstimator(BaseEstimator):  # type: ignore[misc]
         with np.errstate(over="ignore"):
             return np.asarray(validate_data(self, X, dtype=self.prototypes_.dtype, order="C", reset=False))
 
-    @property
-    def _repr_html_(self) -> Any:
-        """The function that returns the diagram, and a drawing of the prototypes once the estimator is fitted."""
-        diagram = super()._repr_html_
-        return lambda: diagram() + self._drawing()
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        """Return what notebooks show."""
-        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
-        if "text/html" in bundle:
-            bundle["text/html"] += self._drawing()
-        return bundle
+    def _get_params_html(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the table of parameters in a diagram, of a pipeline too, with the prototypes below it."""
+        table = super()._get_params_html(*args, **kwargs)
+        inner, drawing = table._repr_html_inner, self._drawing()
+        table._repr_html_inner = lambda: inner() + drawing
+        return table
 
     def _drawing(self) -> str:
         if not hasattr(self, "prototypes_"):
