@@ -189,12 +189,13 @@ def _print_patches(path: Path, as_json: bool) -> None:
     from idwbench.models.model_card import patch_table, saved_model_card
     from idwbench.models.model_file import read_card
 
-    held: list[bool] = []
+    held, unknown = list[bool](), ""
     try:
         model = _loaded(path)
-    except ModelFileError:  # without the plugin of its method
+    except ModelFileError as error:  # without the plugin of its method
         if not path.exists() or (card := read_card(path)) is None:
             raise
+        unknown = error.problem
         records = card["patches"]
     else:
         card, rows = saved_model_card(model), model.demanded_outputs()
@@ -205,8 +206,8 @@ def _print_patches(path: Path, as_json: bool) -> None:
         echo_json({"model": str(path), "patches": [{**patch, "holds": holds} for patch, holds in pairs]})
     elif card["patches"]:
         print_table(patch_table(card, held), texts={"x", "wanted", "kind", "holds"})
-        if not held:
-            echo(f"whether they hold is not known without the plugin of '{card['method']}'")
+        if unknown:
+            print_line(f"whether they hold is not known: {unknown}")
     else:
         echo("no patches")
 

@@ -110,16 +110,22 @@ def _draw_layer(
         axes.set_anchor("N")
 
 
+def _shares_of_largest(layer: LayerAttention) -> list[float]:
+    """Return the size of each entry's weight as a part of the largest."""
+    sizes = [abs(item.weight) for item in layer.items]
+    largest = max(sizes, default=0.0) or 1.0
+    return [size / largest for size in sizes]
+
+
 def _draw_map(explained: Explanation, layer: LayerAttention, plane: Plane, axes: Axes) -> None:
     """Draw the answers, the training rows, the input, and the entries, as large as their weight is."""
     draw_regions(axes, plane.probabilities, plane.extent)
     colours = [class_colour(label) for label in range(plane.probabilities.shape[2])]
     own_colours = [colours[label] for label in plane.labels.tolist()]
     axes.scatter(plane.points[:, 0], plane.points[:, 1], s=6, c=own_colours, alpha=0.5, linewidths=0, zorder=1)
-    own = explained.query.picture
-    for item in reversed(layer.items):
+    own, shares = explained.query.picture, _shares_of_largest(layer)
+    for item, share in zip(reversed(layer.items), reversed(shares), strict=True):
         x, y = item.picture
-        share = abs(item.weight / (layer.items[0].weight or 1.0))
         axes.plot([own[0], x], [own[1], y], color=QUIET, linewidth=0.4 + 1.6 * share, alpha=0.7, zorder=2)
         colour = colours[item.label or 0]
         axes.scatter([x], [y], s=18 + 70 * share, marker="D", color=colour, edgecolors=INK, linewidths=0.8, zorder=3)
@@ -137,10 +143,10 @@ def _draw_differences(explained: Explanation, layer: LayerAttention, axes: Axes)
     differences = [explained.differences(item) for item in layer.items]
     most = np.abs(np.array(differences)).max(0, initial=0.0) if differences else np.zeros(len(explained.columns))
     shown = np.sort(np.argsort(-most, kind="stable")[:_MOST_COLUMNS])
-    for item, apart in zip(reversed(layer.items), reversed(differences), strict=True):
+    lines = zip(layer.items, differences, _shares_of_largest(layer), strict=True)
+    for item, apart, share in reversed(list(lines)):
         colour = QUIET if item.label is None else class_colour(item.label)
-        width = 0.5 + 3.0 * abs(item.weight / (layer.items[0].weight or 1.0))
-        axes.plot(np.array(apart)[shown], color=colour, linewidth=width, marker=".", alpha=0.8)
+        axes.plot(np.array(apart)[shown], color=colour, linewidth=0.5 + 3.0 * share, marker=".", alpha=0.8)
     axes.axhline(0, color=INK, linewidth=1.2)
     _style(axes)
     names, own = explained.columns.names, explained.columns.texts(explained.query.picture)
