@@ -207,7 +207,7 @@ def _print_patches(path: Path, as_json: bool) -> None:
     elif card["patches"]:
         print_table(patch_table(card, held), texts={"x", "wanted", "kind", "holds"})
         if unknown:
-            print_line(f"whether they hold is not known: {unknown}")
+            print_line(f"whether they hold is not known ({path}: {unknown})")
     else:
         echo("no patches")
 

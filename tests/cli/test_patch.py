@@ -54,7 +54,7 @@ def test_without_its_plugin_a_model_is_read_and_listed_and_what_computes_names_t
     ]
     lines = run("patch patched.pt --list").stdout.strip().splitlines()
     assert lines[0].split() == ["patch", "x", "wanted", "kind", "radius", "certified", "reach"]
-    assert lines[-1].startswith("whether they hold is not known: ")
+    assert lines[-1].startswith("whether they hold is not known (patched.pt: ")
     assert "'near'" in lines[-1] and "near.py" in lines[-1]
     assert "near.py" in run("card patched.pt").stdout
     for command in (
