@@ -62,10 +62,9 @@ sweep_each = for name in $(1); do $(BIN)/idwbench sweep sweeps/$$name.yaml --db 
 # Two processes at a time: small networks do not keep two threads of one process busy.
 FAMILY_TABLES := kernel_regression kernel_regression_friedman1 kernel_regression_diabetes kernel_regression_digits \
 	hash_table hash_table_learned family/hash_table_capacity family/hash_table_scores family/hash_table_values \
-	family/hash_table_additive family/hash_table_variance family/language_model \
-	family/sequence_to_sequence family/sequence_to_sequence_scores
-FAMILY_NETWORKS := family/network_digits family/network_heads family/network_depth family/network_mnist \
-	family/network_fashion_mnist family/language_model_power family/layers family/layers_language_model
+	family/hash_table_variance family/language_model
+FAMILY_NETWORKS := family/network_digits family/network_heads family/network_mnist family/network_fashion_mnist \
+	family/layers family/hash_table_additive family/sequence_to_sequence family/sequence_to_sequence_scores
 family: $(VENV)/.installed
 	$(MAKE) --no-print-directory -j 2 family-tables family-networks
 	$(BIN)/idwbench publish family -o results/family --db results/family.db --force
@@ -77,9 +76,10 @@ family-networks: $(VENV)/.installed
 	$(call sweep_each,$(FAMILY_NETWORKS),results/family.db)
 
 FAMILY_FULL_TEXTS := family/full/language_model_aesop family/full/hash_table_capacity_full \
-	family/full/hash_table_capacity_slopes family/full/language_model_wikitext_2
+	family/full/hash_table_capacity_slopes family/full/language_model_wikitext_2 family/full/language_model_power \
+	family/full/layers_language_model
 FAMILY_FULL_NETWORKS := family/full/network_mnist_full family/full/network_fashion_mnist_full \
-	family/full/network_digits_full
+	family/full/network_digits_full family/full/network_depth
 family-full: $(VENV)/.installed
 	@sed -n "s/^# \(Time of .*\)/\1/p" sweeps/family/full/*.yaml
 	$(MAKE) --no-print-directory -j 2 family-full-texts family-full-networks

@@ -67,7 +67,7 @@ def _plain(table: Table) -> Iterator[str]:
 def _lines(table: Table, width: int, style: Style | None) -> Iterator[str]:
     kept = [column for column in table.columns if "rich" not in column.not_in]
     shown = {column.name: _shown(column, star=style is None) for column in kept if not column.is_below}
-    left_out = []
+    left_out = list[str]()
     for name in table.removable:
         if sum(one.width + _GAP for one in shown.values()) <= width:
             break
@@ -75,8 +75,11 @@ def _lines(table: Table, width: int, style: Style | None) -> Iterator[str]:
             train = shown["train"].column
             means = [text.partition(" ± ")[0] for text in train.texts]
             shown["train"] = _shown(replace(train, texts=means), star=style is None)
+            left_out += ["spread of train"] if means != [*train.texts] else []
         elif name in shown:
             left_out.append(shown.pop(name).column.header)
+    if "train" not in shown:
+        left_out = [name for name in left_out if name != "spread of train"]
     # No notes on the origin of references that are not shown.
     notes = [note for note in table.notes if not note.startswith(tuple(f"{header}:" for header in left_out))]
     notes += [f"Not shown in {width} columns: {', '.join(left_out)}."] if left_out else []

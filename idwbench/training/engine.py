@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from idwbench.results.store import Results
 
 __all__ = [
+    "MAX_STACK",
     "Check",
     "Context",
     "Engine",
@@ -61,7 +62,7 @@ Check = Callable[[Any, "Dataset"], None]
 
 # Runs that are made one by one are stored together, some tenths of a second of work.
 _STACK_NUMBERS = 2**17
-_MAX_STACK = 20
+MAX_STACK = 20
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ def run_result(config: RunConfig, fitted: Fitted, engine: str, seconds: float, e
 def small_stack(config: RunConfig, dataset: Dataset) -> int:
     """Return the number of runs that are stored together where each takes little time."""
     numbers = len(dataset.train) * dataset.n_features * config.model.prototypes
-    return max(1, min(_MAX_STACK, _STACK_NUMBERS // numbers))
+    return max(1, min(MAX_STACK, _STACK_NUMBERS // numbers))
 
 
 def one_by_one(

@@ -22,7 +22,7 @@ from idwbench.runs.kinds.hash_table import HashTableConfig
 from idwbench.runs.metrics import Metrics
 from idwbench.runs.protocol import learning_rate
 from idwbench.runs.results import CurvePoint
-from idwbench.training.engine import Context, Fitted, one_by_one
+from idwbench.training.engine import MAX_STACK, Context, Fitted, one_by_one
 from idwbench.training.optimizers import OptimizerStep, clip_gradients, flat_parameters
 
 __all__ = ["ENGINES", "TableRun"]
@@ -113,4 +113,11 @@ class TableRun:
         return {("train", "learning_rate"): rate, ("train", "loss"): loss, **recalls}
 
 
-ENGINES = {"hash_table": one_by_one("hash_table", _fit)}
+def _max_stack(config: RunConfig, dataset: Dataset) -> int:
+    """Return the number of runs that are stored together: a table that learns nothing takes some milliseconds."""
+    assert isinstance(config.model, HashTableConfig)
+    score = config.model.score
+    return 1 if config.model.projected or (score and score.learned) else MAX_STACK
+
+
+ENGINES = {"hash_table": one_by_one("hash_table", _fit, max_stack=_max_stack)}

@@ -122,6 +122,10 @@ def test_no_line_is_longer_than_the_terminal_and_no_word_or_number_is_broken(tab
 def test_a_narrow_terminal_lists_what_it_leaves_out_repeats_what_names_a_row_and_stars_the_best(tables):
     assert "Not shown in 80 columns: learned parameters, train" in render_text(tables, 80)
     assert "Not shown" not in render_text(tables, 140)
+    several = section_tables(
+        summarise([stored_run(0.9, dataset="two_moons", train=0.9 + seed / 50, seed=seed) for seed in range(2)])
+    )
+    assert "Not shown in 64 columns: spread of train." in render_text(several, 64)
     runs = [stored_run(0.9, dataset="two_moons", power=power, seed=seed) for power in (1, 2) for seed in range(3)]
     for split, left_out in {"test": "learned parameters, train", "train": "learned parameters"}.items():
         text = render_text([leaderboard(runs, split=split)], 36)
