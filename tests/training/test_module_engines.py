@@ -28,6 +28,7 @@ from idwbench.models.perceptron import initial_mlp, mlp_from_arrays
 from idwbench.models.text_model import language_network
 from idwbench.runs.metrics import ATTENDED_PLACES
 from idwbench.training.checkpoints import CheckpointFile
+from idwbench.training.hash_table_engine import ENGINES
 from idwbench.training.language_model_engine import random_windows
 from idwbench.training.layer_statistics import LayerStatistics, measured_steps
 
@@ -215,6 +216,15 @@ SGD = {"projections": "linear", "epochs": 1, "batch_size": 64, "optimizer": "sgd
 def trained(**settings):
     config = table_run(**settings)
     return train_run(config, load_dataset(config.dataset))
+
+
+@pytest.mark.parametrize(
+    ("settings", "n_stored_together"),
+    [({}, 20), ({"weighting": "exact_match"}, 20), (LEARNED, 1), ({"similarity": "additive"}, 1)],
+)
+def test_tables_that_learn_nothing_are_stored_many_at_a_time(settings, n_stored_together):
+    config = table_run(**settings)
+    assert ENGINES["hash_table"].max_stack(config, load_dataset(config.dataset)) == n_stored_together
 
 
 def test_softmax_learns_projections_that_find_the_items_and_argmax_and_exact_match_learn_nothing():
