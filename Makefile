@@ -72,8 +72,9 @@ family: $(VENV)/.installed
 family-tables: $(VENV)/.installed
 	$(call sweep_each,$(FAMILY_TABLES),results/family.db)
 
+# The last sweep of the others is trained by both: each leases runs that the other has not.
 family-networks: $(VENV)/.installed
-	$(call sweep_each,$(FAMILY_NETWORKS),results/family.db)
+	$(call sweep_each,$(FAMILY_NETWORKS) $(lastword $(FAMILY_TABLES)),results/family.db)
 
 FAMILY_FULL_TEXTS := family/full/language_model_aesop family/full/hash_table_capacity_full \
 	family/full/hash_table_capacity_slopes family/full/language_model_wikitext_2 family/full/language_model_power \
@@ -103,7 +104,7 @@ dual-networks: $(VENV)/.installed
 	$(call sweep_each,$(DUAL_NETWORKS),results/dual.db)
 
 dual-memories: $(VENV)/.installed
-	$(call sweep_each,$(DUAL_MEMORIES),results/dual.db)
+	$(call sweep_each,$(DUAL_MEMORIES) $(DUAL_NETWORKS),results/dual.db)
 
 REPAIRS := repairs_two_moons repairs_tables repairs_heads repairs_mnist repairs_fashion_mnist
 repairs: $(VENV)/.installed
