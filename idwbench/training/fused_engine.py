@@ -1,5 +1,6 @@
 """The fused engine: whole epochs in one call of a compiled kernel on one core, without the GIL; thread-safe."""
 
+import logging
 import threading
 import time
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from idwbench.training.kernels.jit import cache_holds_code, with_repaired_cache
 from idwbench.training.kernels.scores import KERNEL_SCORES
 from idwbench.training.threads import blas_threads
 
-__all__ = ["ENGINES", "has_kernel", "instruction_set", "needs_compiling", "prepare"]
+__all__ = ["ENGINES", "has_kernel", "instruction_set", "prepare"]
 
 # Number of differences of inputs and keys in one call of the kernel, some tenths of a second.
 CALL_NUMBERS = 2**29
@@ -30,21 +31,24 @@ SAMPLE_NUMBERS = 1024
 BUNDLE_NUMBERS = 5 * 2**28
 MAX_BUNDLE = 250
 
+# Python prints its warnings on stderr where no handler is set up; unlike those of `warnings` they are never errors.
+_log = logging.getLogger("idwbench")
 _compiling = threading.Lock()
 _compiled = threading.Event()
 
 
-def needs_compiling() -> bool:
-    """Return whether kernels must be compiled, which takes some seconds."""
-    return not _compiled.is_set() and not cache_holds_code()
-
-
 def prepare() -> None:
-    """Compile kernels, or load them from the cache; `train` calls it."""
+    """Compile kernels, or load them from the cache; a compilation is logged when it begins and when it ends."""
     with _compiling:
-        if not _compiled.is_set():
-            with_repaired_cache(first_call)
-            _compiled.set()
+        if _compiled.is_set():
+            return
+        is_new, started = not cache_holds_code(), time.monotonic()
+        if is_new:
+            _log.warning("compiling kernels, once on this machine: about half a minute of one core")
+        with_repaired_cache(first_call)
+        _compiled.set()
+        if is_new:
+            _log.warning("compiled in %.0f s", time.monotonic() - started)
 
 
 def has_kernel(config: RunConfig) -> bool:

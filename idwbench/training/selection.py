@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -164,11 +163,6 @@ def prepare_engines(configs: Sequence[RunConfig], context: Context) -> str:
     if "fused" in methods:
         from idwbench.training import fused_engine
 
-        if fused_engine.needs_compiling():
-            context.report("compiling kernels, once on this machine: about half a minute of one core")
-            started = time.monotonic()
-            fused_engine.prepare()
-            context.report(f"compiled in {time.monotonic() - started:.0f} s")
         fused_engine.prepare()
     if len(methods) == 1:
         return f"engine: {next(iter(methods))}"

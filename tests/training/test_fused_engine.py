@@ -2,9 +2,11 @@
 
 import functools
 import os
+import re
 import runpy
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -18,6 +20,7 @@ from blob_data import make_dataset
 from engine_runs import train_run
 from kinds import prototypes_run
 
+from idwbench import PrototypeClassifier
 from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Split
 from idwbench.training import fused_engine
@@ -116,13 +119,22 @@ def test_a_cache_with_flipped_bytes_is_emptied_and_filled_again_and_none_is_need
     assert jit.cache_folder() is None
 
 
-def test_importing_kernels_does_not_touch_the_cache_and_only_the_first_run_needs_compiling(tmp_path):
+def test_importing_kernels_does_not_touch_the_cache(tmp_path):
     imports = "import idwbench.training.fused_engine, idwbench.training.kernels.epochs"
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     subprocess.run([sys.executable, "-c", imports], check=True, env=environment)
     assert not [*tmp_path.iterdir()]
-    fused_engine.prepare()
-    assert not fused_engine.needs_compiling()
+
+
+@pytest.mark.parametrize("is_cached", [False, True])
+def test_a_compilation_is_said_on_stderr_by_estimators_too_and_only_where_it_is_needed(is_cached, monkeypatch, capsys):
+    monkeypatch.setattr(fused_engine, "_compiled", threading.Event())
+    monkeypatch.setattr(fused_engine, "cache_holds_code", lambda: is_cached)
+    for _ in range(2):
+        PrototypeClassifier(2, epochs=1).fit([[0.0], [1.0]], ["a", "b"])
+    output = capsys.readouterr()
+    said = r"compiling kernels, once on this machine: about half a minute of one core\ncompiled in \d+ s\n"
+    assert output.out == "" and re.fullmatch("" if is_cached else said, output.err)
 
 
 # Distances and scores in float32; gradients are compared with a plain loop for both engines together
