@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from operator import attrgetter
 
 import numpy as np
 import pandas
@@ -12,14 +13,7 @@ from idwbench.errors import ConfigError
 from idwbench.figures.lines import Axis, Look, draw_lines, place_looks
 from idwbench.figures.runs import Selection
 from idwbench.figures.style import INK, QUIET
-from idwbench.report.lookups import (
-    Capacities,
-    LookupRuns,
-    law_label,
-    lookup_capacities,
-    lookup_runs,
-    predicted_capacity,
-)
+from idwbench.report.lookups import Capacities, law_label, lookup_capacities, lookup_runs, predicted_capacity
 from idwbench.runs.kinds.hash_table import HashTableConfig
 
 __all__ = ["capacity_figure", "recall_figure", "score_variance_figure", "weight_entropy_figure"]
@@ -41,7 +35,7 @@ def recall_figure(selection: Selection) -> Figure:
     Raises:
         ConfigError: no run on the data set lookup is complete.
     """
-    table = _measured(_softmax_first(lookup_runs(selection.runs)), "recall")
+    table = _softmax_first(_measured(lookup_runs(selection.runs), "recall"))
     sizes = table.drop_duplicates(["panel", "label", "x", "items"]).panel.value_counts(sort=False)
     data = sizes.idxmax()
     selection.leave_out(*(name for name in sizes.index if name != data))
@@ -63,16 +57,16 @@ def capacity_figure(selection: Selection) -> Figure:
     Raises:
         ConfigError: no run on the data set lookup is complete, or all seeds are below or above the items that were run.
     """
-    labels = list(dict.fromkeys(each.label for each in _softmax_first(lookup_runs(selection.runs))))
+    labels = [*_softmax_first(lookup_runs(selection.runs)).label.unique()]
     by_model = place_looks(labels[:_MOST_LINES], points=True)
-    capacities = [each for each in lookup_capacities(selection.runs) if each.of.label in by_model]
-    data = sorted({each.of.data for each in capacities})
+    capacities = [each for each in lookup_capacities(selection.runs) if each.label in by_model]
+    data = sorted({each.data for each in capacities})
     tables, looks = [], {}
     for name in data[:_MOST_PANELS]:
-        for each in (each for each in capacities if each.of.data == name):
+        for each in (each for each in capacities if each.data == name):
             law = f": {law_label(each.fit)}" if len(data) == 1 and each.fit else ""
-            looks[f"{each.of.label}{law}"] = by_model[each.of.label]
-            tables += _capacities(each, f"{each.of.label}{law}", name if len(data) > 1 else "")
+            looks[f"{each.label}{law}"] = by_model[each.label]
+            tables += _capacities(each, f"{each.label}{law}", name if len(data) > 1 else "")
     if not tables:
         raise ConfigError("no seed has a recall of 99 % at some items and less at others")
     caption = (
@@ -107,8 +101,8 @@ def weight_entropy_figure(selection: Selection) -> Figure:
     Raises:
         ConfigError: no run of a hash table with softmax and without projections is complete.
     """
-    chosen = [each for each in _tables(selection) if getattr(each.model, "weighting", "") == "softmax"]
-    return _against_dimensions(selection, chosen, "weight_entropy", Axis("entropy of the weights in nats"), _uniform)
+    table = _tables(selection, lambda model: model.weighting == "softmax")
+    return _against_dimensions(selection, table, "weight_entropy", Axis("entropy of the weights in nats"), _uniform)
 
 
 def score_variance_figure(selection: Selection) -> Figure:
@@ -120,16 +114,15 @@ def score_variance_figure(selection: Selection) -> Figure:
     Raises:
         ConfigError: no run of a hash table with the inner product, unscaled or scaled by 1/√d, is complete.
     """
-    scaled = [(getattr(each.model, "scaling", "none"), each) for each in _tables(selection)]
-    products = [(scaling, each) for scaling, each in scaled if each.model.method == "inner_product"]
-    first = {scaling: each.model for scaling, each in reversed(products) if scaling != "qk_norm"}
-    chosen = [each for scaling, each in products if each.model == first.get(scaling)]
+    table = _tables(selection, lambda model: model.method == "inner_product" and model.scaling != "qk_norm")
+    first = {model.scaling: model for model in reversed([*table.model])}
+    chosen = table.loc[[model == first[model.scaling] for model in table.model]]
     y = Axis("variance of q·k", base=10)
     return _against_dimensions(selection, chosen, "score_variance", y, _variance, points=True)
 
 
 def _against_dimensions(
-    selection: Selection, chosen: Sequence[LookupRuns], metric: str, y: Axis, theory: Theory, *, points: bool = False
+    selection: Selection, chosen: pandas.DataFrame, metric: str, y: Axis, theory: Theory, *, points: bool = False
 ) -> Figure:
     """Return a panel for each other setting of data, at the most frequent number of items, with lines of a theory.
 
@@ -155,29 +148,26 @@ def _uniform(places: pandas.DataFrame) -> list[pandas.DataFrame]:
 
 
 def _variance(places: pandas.DataFrame) -> list[pandas.DataFrame]:
-    of_keys, of_queries = places["std"] ** 2, places["std"] ** 2 + places["noise"] ** 2
-    variance = places.x * (of_queries * of_keys + (of_queries + of_keys) * places["mean"] ** 2)
-    labels = places.noise.eq(0).map({True: _EXACT, False: _NOISY})
+    std, noise, mean = (places.dataset.map(attrgetter(name)) for name in ("std", "noise", "mean"))
+    of_keys, of_queries = std**2, std**2 + noise**2
+    variance = places.x * (of_queries * of_keys + (of_queries + of_keys) * mean**2)
+    labels = noise.eq(0).map({True: _EXACT, False: _NOISY})
     return [places.assign(label=labels, value=variance), places.assign(label=_DIVIDED, value=variance / places.x)]
 
 
-def _measured(models: Sequence[LookupRuns], metric: str) -> pandas.DataFrame:
-    """Return a metric of the models by data (panel), dimensions (x), items and seed, with settings of the data."""
-    rows = [
-        (each.data, each.label, d, items, seed, value, each.config.noise, each.config.mean, each.config.std)
-        for each in models
-        for d, items in each.runs
-        for seed, value in each.values(metric, d, items).items()
-    ]
-    columns = ["panel", "label", "x", "items", "seed", "value", "noise", "mean", "std"]
-    return pandas.DataFrame(rows, columns=columns)
+def _measured(table: pandas.DataFrame, metric: str) -> pandas.DataFrame:
+    """Return the runs that have a metric, the ``value``, with their data as ``panel`` and their dimensions as ``x``."""
+    measured = table.assign(panel=table.data, x=table.dimensions, value=table.get(metric, np.nan))
+    return measured.dropna(subset="value")
 
 
-def _tables(selection: Selection) -> list[LookupRuns]:
-    """Return the hash tables without projections."""
-    models = lookup_runs(selection.runs)
-    return [each for each in models if isinstance(each.model, HashTableConfig) and each.model.projections == "none"]
+def _tables(selection: Selection, is_chosen: Callable[[HashTableConfig], bool]) -> pandas.DataFrame:
+    """Return the runs of the chosen hash tables without projections."""
+    table = lookup_runs(selection.runs)
+    plain = (isinstance(model, HashTableConfig) and model.projections == "none" for model in table.model)
+    return table.loc[[is_plain and is_chosen(model) for is_plain, model in zip(plain, table.model, strict=True)]]
 
 
-def _softmax_first(models: Sequence[LookupRuns]) -> list[LookupRuns]:
-    return sorted(models, key=lambda each: getattr(each.model, "weighting", "") != "softmax")
+def _softmax_first(table: pandas.DataFrame) -> pandas.DataFrame:
+    has_other = table.model.map(lambda model: getattr(model, "weighting", "") != "softmax")
+    return table.loc[has_other.sort_values(kind="stable").index]

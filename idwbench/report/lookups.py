@@ -20,9 +20,8 @@ about 2Rd/n, so that the capacity grows as √d but for a logarithm.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import Any, Literal
 
@@ -42,7 +41,6 @@ __all__ = [
     "Capacities",
     "Capacity",
     "CapacityFit",
-    "LookupRuns",
     "capacity",
     "capacity_table",
     "capacity_tables",
@@ -153,44 +151,37 @@ def law_label(fit: CapacityFit) -> str:
 
 
 @dataclass(frozen=True)
-class LookupRuns:
-    """The complete runs of one model on tables that differ in items, dimensions and seed alone.
+class Capacities:
+    """The capacities of one model on tables that differ in items, dimensions and seed alone.
 
     Attributes:
         label: Of the model.
-        data: Label of the other settings of the data: ``queries 256 · noise 0.2 · mean 0``.
-        runs: By (dimensions, items) and seed.
+        dataset: Any of the data.
+        data: Label of their other settings: ``noise 0.2 · mean 0 · queries 256``.
+        by_dimensions: By dimensions and seed.
+        fit: Their law; None if there are too few to fit.
     """
 
     model: ModelConfig
     label: str
+    dataset: LookupConfig
     data: str
-    config: LookupConfig
-    runs: defaultdict[tuple[int, int], dict[int, StoredRun]] = field(repr=False)
-
-    def values(self, metric: str, dimensions: int, items: int, split: str = "test") -> dict[int, float]:
-        """Return a metric by seed, without runs that lack it."""
-        found = {seed: run.metric(metric, split) for seed, run in self.runs[dimensions, items].items()}
-        return {seed: value for seed, value in found.items() if value is not None}
-
-
-@dataclass(frozen=True)
-class Capacities:
-    """The capacities of one model by dimensions and seed, and their law; None if there are too few to fit."""
-
-    of: LookupRuns
     threshold: float
     by_dimensions: Mapping[int, Mapping[int, Capacity]]
     fit: CapacityFit | None
 
 
-def lookup_runs(runs: Iterable[StoredRun]) -> list[LookupRuns]:
-    """Return the complete runs on lookups by model and data, in the order of the first run of each.
+def lookup_runs(runs: Iterable[StoredRun]) -> pandas.DataFrame:
+    """Return the complete runs on lookups, one row for each model, data, dimensions, items and seed.
+
+    Columns: ``identity`` of the model, and of the protocol if it learns, ``model`` with its ``label``, ``dataset`` with
+    ``data``, the label of its other settings (``noise 0.2 · mean 0 · queries 256``), ``dimensions``, ``items``,
+    ``seed``, and the metrics on the test data by name, NaN where a run lacks one.
 
     Raises:
         ConfigError: there is no complete run on ``lookup``.
     """
-    found: dict[tuple[str, str], LookupRuns] = {}
+    rows = []
     for run in {run.run_key: run for run in runs}.values():
         dataset, model = run.config.dataset, run.config.model
         if run.state != "complete" or not isinstance(dataset, LookupConfig):
@@ -198,16 +189,17 @@ def lookup_runs(runs: Iterable[StoredRun]) -> list[LookupRuns]:
         names = ("noise", "mean", *(["std"] if dataset.std != 1 else []), "queries")
         data = " · ".join(setting_label(name, getattr(dataset, name)) for name in names)
         label = " ".join(filter(None, (model.method, model.versioned_label)))
-        protocol = ""
+        identity = model.identity()
         if run.n_parameters:
             label += f", {setting_label('learning_rate', run.config.protocol.learning_rate)}"
-            protocol = run.config.protocol.identity()
-        group = LookupRuns(model, label, data, dataset, defaultdict(dict))
-        group = found.setdefault((model.identity() + protocol, data), group)
-        group.runs[dataset.dimensions, dataset.items].setdefault(run.config.seed, run)
-    if not found:
+            identity += run.config.protocol.identity()
+        facts = {"identity": identity, "model": model, "label": label, "dataset": dataset, "data": data}
+        place = {"dimensions": dataset.dimensions, "items": dataset.items, "seed": run.config.seed}
+        measured = {name: value for (split, name), value in run.metrics.items() if split == "test"}
+        rows.append({**facts, **place, **measured})
+    if not rows:
         raise ConfigError("no run on the data set lookup is complete", hint="run the sweep hash_table_capacity")
-    return [*found.values()]
+    return pandas.DataFrame(rows).drop_duplicates(["identity", "data", "dimensions", "items", "seed"])
 
 
 def lookup_capacities(runs: Iterable[StoredRun], threshold: float = 0.99) -> list[Capacities]:
@@ -219,17 +211,16 @@ def lookup_capacities(runs: Iterable[StoredRun], threshold: float = 0.99) -> lis
         ConfigError: there is no complete run on ``lookup``.
     """
     found = []
-    for each in lookup_runs(runs):
-        sizes = defaultdict(list)
-        for d, items in sorted(each.runs):
-            sizes[d].append(items)
+    for _, table in lookup_runs(runs).groupby(["identity", "data"], sort=False):
         # With fewer numbers of items, in an unfinished sweep, recall would be interpolated over a gap.
-        most = max(map(len, sizes.values()))
+        sizes = table.groupby("dimensions")["items"].nunique()
         by_dimensions = {}
-        for d in (d for d, items in sizes.items() if len(items) == most):
-            by_seed = pandas.DataFrame({n: each.values("recall", d, n) for n in sizes[d]}).dropna().to_dict("index")
-            by_dimensions[d] = {seed: capacity(recalls, threshold) for seed, recalls in by_seed.items()}
-        found.append(Capacities(each, threshold, by_dimensions, fit_capacity(by_dimensions)))
+        for d in sizes.index[sizes == sizes.max()].tolist():
+            by_seed = table[table.dimensions == d].pivot(index="seed", columns="items", values="recall").dropna()
+            by_dimensions[d] = {seed: capacity(own, threshold) for seed, own in by_seed.to_dict("index").items()}
+        facts = table.iloc[0][["model", "label", "dataset", "data"]]
+        fit = fit_capacity(by_dimensions)
+        found.append(Capacities(**facts, threshold=threshold, by_dimensions=by_dimensions, fit=fit))
     return found
 
 
@@ -246,10 +237,10 @@ def capacity_table(capacities: Sequence[Capacities]) -> Table:
     counts = {len(own) for each in capacities for own in each.by_dimensions.values()}
     return _table(
         f"Capacity at {100 * capacities[0].threshold:g} % recall",
-        [(each.of.label, each.of.data) for each in capacities],
+        [(each.label, each.data) for each in capacities],
         columns,
         caption=f"Items, geometric mean over seeds (smallest to largest); {range_label(counts)} seeds.",
-        groups=tuple(each.of.data for each in capacities),
+        groups=tuple(each.data for each in capacities),
         notes=(
             "< and >: some seeds are below at the smallest, or not below at the largest number of items that was run.",
             "The law is fitted to all seeds at the dimensions without < or >.",
@@ -270,7 +261,7 @@ def _record(each: Capacities, dimensions: int, own: Mapping[int, Capacity]) -> d
     """Return the capacities of one model at some dimensions with full precision; the mean is geometric."""
     items, sides = [one.items for one in own.values()], [one.censored for one in own.values()]
     return {
-        **{"model": each.of.label, "data": each.of.data, "dimensions": dimensions, "n": len(items)},
+        **{"model": each.label, "data": each.data, "dimensions": dimensions, "n": len(items)},
         **{"items_mean": geometric_mean(items), "items_low": min(items), "items_high": max(items)},
         **{"below": sides.count("below"), "above": sides.count("above")},
     }
@@ -380,10 +371,10 @@ def _slopes(each: Capacities) -> Iterator[dict[str, Any]]:
         low, *_, high = part if fit is None else fit.dimensions
         items = (None, None) if fit is None else predicted_capacity(fit, (low, high)).tolist()
         bounds = (None, None) if fit is None else fit.interval
-        first, last = (expected_capacity(each.of.model, each.of.config, d, each.threshold) for d in (low, high))
+        first, last = (expected_capacity(each.model, each.dataset, d, each.threshold) for d in (low, high))
         is_expected = first is not None and last is not None
         yield {
-            **{"model": each.of.label, "data": each.of.data, "n": fit and fit.n_seeds},
+            **{"model": each.label, "data": each.data, "n": fit and fit.n_seeds},
             **{"from_dimensions": low, "to_dimensions": high, "from_items": items[0], "to_items": items[1]},
             **{"slope": fit and fit.exponent, "slope_low": bounds[0], "slope_high": bounds[1]},
             "expected_from_items": first if is_expected else None,

@@ -18,7 +18,6 @@ from idwbench.report.lookups import (
     expected_capacity,
     fit_capacity,
     lookup_capacities,
-    lookup_runs,
     predicted_capacity,
     slopes_table,
 )
@@ -122,9 +121,9 @@ def lookup(noise=0.2, dimensions=64, items=16, std=1.0, **model):
 
 def capacities(items, noise=0.2, seeds=(0, 1)):
     """Return capacities that are a function of the dimensions and the seed."""
-    (of,) = lookup_runs([stored_run(0.5, dataset=lookup(noise).dataset.model_dump(), **IDW)])
+    config = lookup(noise)
     found = {d: {seed: Capacity(items(d, seed)) for seed in seeds} for d in (8, 16, 32, 64, 128, 256, 512)}
-    return Capacities(of, 0.99, found, None)
+    return Capacities(config.model, "idw", config.dataset, f"noise {noise:g}", 0.99, found, None)
 
 
 def test_slopes_below_and_above_the_middle_are_those_of_the_power_laws_there():
