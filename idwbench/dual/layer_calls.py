@@ -179,14 +179,14 @@ def gate_gradients(lstm: nn.LSTM, inputs: Tensor, states: Tensor, gradients: Ten
     forget gate of Gers et al. 2000 and the full gradient).
 
     Args:
-        lstm: One layer, with the weights of the forward pass.
+        lstm: One of the `lstm_layers`, with the weights of the forward pass.
         inputs: x_t (batch, length, features).
         states: h_t (batch, length, units).
         gradients: Gradient of h_t by all that follows but the LSTM itself, (batch, length, units).
     """
-    weight_ih, weight_hh, *biases = lstm.all_weights[0]
-    bias = biases[0] + biases[1] if biases else None
-    sums = functional.linear(inputs, weight_ih, bias) + functional.linear(previous_states(states), weight_hh)
+    weight_ih, weight_hh, bias_ih, bias_hh = lstm.all_weights[0]
+    of_inputs = functional.linear(inputs, weight_ih, bias_ih + bias_hh)
+    sums = of_inputs + functional.linear(previous_states(states), weight_hh)
     i, f, g, o = sums.transpose(0, 1).chunk(4, 2)  # (length, batch, units) each
     i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
     cells = i * g
