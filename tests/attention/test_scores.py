@@ -1,4 +1,4 @@
-"""Scores against their formulas in float64, and with learned numbers; and against finite differences."""
+"""Scores and slopes of values against their formulas in float64, and with learned numbers; and finite differences."""
 
 import math
 from itertools import product
@@ -19,6 +19,7 @@ from idwbench.attention.masks import Masks
 from idwbench.attention.records import check_learned_numbers
 from idwbench.attention.scores import METHODS, get_method, log_inv_dist
 from idwbench.attention.sequences import MethodScore, SequenceAttention
+from idwbench.attention.slopes import SLOPE_ARRAYS
 from idwbench.errors import ConfigError
 from idwbench.models.array_weights import ArrayNetwork
 
@@ -53,8 +54,10 @@ def additive_score(q, k, form, query_weight, key_weight, vector, hidden):
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("power", [0.5, 1.0, 2.0, 3.3])
 @pytest.mark.parametrize("scale", ["features", "prototypes"])
-def test_each_method_equals_its_formula(name, power, scale):
-    inputs, keys, values = (np.random.default_rng(1).normal(size=size) for size in [(7, 5), (4, 5), (4, 3)])
+def test_each_method_equals_its_formula_also_with_slopes_of_values(name, power, scale):
+    generator = np.random.default_rng(1)
+    inputs, keys, values = (generator.normal(size=size) for size in [(7, 5), (4, 5), (4, 3)])
+    slopes = {name: random(2, 4, size) for name, size in zip(SLOPE_ARRAYS, (5, 3), strict=True)}  # of rank 2
     given = {"power": power, "epsilon": 1e-2, "scale": scale, "sigma_squared": 1.7, "temperature": 0.3}
     given |= {"form": "linear" if scale == "prototypes" else "tanh", "hidden": 6}
     takes = {parameter.name for parameter in METHODS[name].parameters}
@@ -66,6 +69,9 @@ def test_each_method_equals_its_formula(name, power, scale):
     weights = np.maximum(expected, 0) if name == "fc_relu" else softmax(expected, axis=1)
     logits = prototype_logits(METHODS[name], parameters, *arguments, torch.tensor(values))
     np.testing.assert_allclose(logits.numpy(), weights @ values, rtol=1e-9)
+    sloped = prototype_logits(METHODS[name], parameters, *arguments, torch.tensor(values), slopes)
+    rises = np.einsum("rpf,rpo,bpf->bpo", *slopes.values(), inputs[:, None] - keys)
+    np.testing.assert_allclose(sloped.numpy(), (weights[:, :, None] * (values + rises)).sum(1), rtol=1e-9)
 
 
 @pytest.mark.parametrize("power", POWERS)
