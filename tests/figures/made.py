@@ -34,9 +34,11 @@ class Store:
         return self.curves.get(run_key, [])
 
 
-def draw(name, runs, **facts):
-    """Draw a figure; `facts` are those of its `Store`."""
-    return stored_drawing(name, Store(**facts), runs)  # type: ignore[arg-type]
+def draw(name, runs, store=None, **facts):
+    """Draw a figure, whose words must not overlap; `facts` are those of a `Store`."""
+    drawing = stored_drawing(name, store or Store(**facts), runs)  # type: ignore[arg-type]
+    assert_no_words_overlap(drawing.figure)
+    return drawing
 
 
 def draw_pairs(name, *pairs):
@@ -67,6 +69,15 @@ def use_dataset(monkeypatch, dataset=None):
 
 def words(figure):
     return [text.get_text() for text in figure.findobj(Text) if text.get_text()]  # type: ignore[attr-defined]
+
+
+def caption(figure):
+    return " ".join(words(figure)).replace("\n", " ")
+
+
+def bars(axes):
+    """Return the points (n, 2) with error bars by label."""
+    return {str(one.get_label()): one[0].get_xydata() for one in axes.containers}
 
 
 def assert_no_words_overlap(figure):

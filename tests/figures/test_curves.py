@@ -1,42 +1,24 @@
 """Lines: formulas, learning curves, the metric against the number of prototypes, and lookups of known metrics."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pandas
 import pytest
-from made import assert_no_words_overlap, draw, made_run, words
+from made import bars, caption, draw, made_run, words
 from matplotlib.colors import to_hex
 from stored_runs import stored_run
 
 from idwbench.attention.kernels import KERNELS
 from idwbench.errors import ConfigError
-from idwbench.figures.formulas import (
-    EPSILON,
-    kernel_regression_figure,
-    kernels_figure,
-    weights_figure,
-    weights_p1_figure,
-)
+from idwbench.figures.formulas import EPSILON
 from idwbench.figures.lines import Axis, Look, draw_lines
 from idwbench.figures.style import method_colour, save_figure
 from idwbench.report.lookups import lookup_runs
 from idwbench.runs.config import run_config
 from idwbench.runs.results import CurvePoint
 
-# In the order of the legend; the second key is at distance 1.
-SQUARES = {
-    "neg_dist:  −d²": lambda d: -(d**2),
-    "gaussian:  exp(−d²/2)": lambda d: np.exp(-(d**2) / 2),
-    "inv_dist:  1/(ε + d²)": lambda d: 1 / (EPSILON + d**2),
-    "idw:  −log(ε + d²)": lambda d: -np.log(EPSILON + d**2),
-}
-DISTANCES = {
-    "neg_dist:  −d²": lambda d: -(d**2),
-    "gaussian:  exp(−d/2)": lambda d: np.exp(-d / 2),
-    "inv_dist:  1/(ε + d)": lambda d: 1 / (EPSILON + d),
-    "idw:  −log(ε + d)": lambda d: -np.log(EPSILON + d),
-}
 KERNEL_FORMULAS = {
     "gaussian": lambda d: np.exp(-(d**2) / 2),
     "boxcar": lambda d: d <= 1,
@@ -46,33 +28,36 @@ KERNEL_FORMULAS = {
 }
 
 
-@pytest.mark.parametrize(("drawn", "scores"), [(weights_figure, SQUARES), (weights_p1_figure, DISTANCES)])
-def test_each_weight_is_the_softmax_of_two_scores(drawn, scores):
-    figure = drawn()
+SCORES = ("neg_dist:  −d²", "gaussian:  exp(−{}/2)", "inv_dist:  1/(ε + {})", "idw:  −log(ε + {})")
+
+
+@pytest.mark.parametrize(("name", "of"), [("weights", "d²"), ("weights_p1", "d")])
+def test_each_weight_is_the_softmax_of_two_scores_by_the_formula_of_its_label(name, of):
+    figure = draw(name, []).figure
     lines = [line for line in figure.axes[0].get_lines() if len(line.get_xdata()) > 2]
-    assert [line.get_label() for line in lines] == [*scores]
-    for line, score in zip(lines, scores.values(), strict=True):
+    assert [line.get_label() for line in lines] == [label.format(of) for label in SCORES]
+    for line in lines:
+        code = line.get_label().split(":")[1].strip().replace("−", "-").replace("²", "**2").replace("ε", "EPSILON")
+        score = partial(eval, code, {"EPSILON": EPSILON, "exp": np.exp, "log": np.log})
         d = np.asarray(line.get_xdata(), np.float64)
         np.testing.assert_allclose([d[0], d[-1]], [0, 5])
         with np.errstate(over="ignore"):  # far from a tie the weight is 0 or 1
-            expected = 1 / (1 + np.exp(score(np.ones_like(d)) - score(d)))
+            expected = 1 / (1 + np.exp(score({"d": 1.0}) - score({"d": d})))  # the second key is at distance 1
         np.testing.assert_allclose(line.get_ydata(), expected, rtol=0, atol=1e-12)
         assert line.get_ydata()[np.flatnonzero(d == 1.0)[0]] == pytest.approx(0.5, abs=1e-15)
     assert any("ε = 0.001" in text for text in words(figure))
-    assert_no_words_overlap(figure)
 
 
 def test_each_line_is_its_kernel():
-    figure = kernels_figure()
+    figure = draw("kernels", []).figure
     for line, (name, formula) in zip(figure.axes[0].get_lines(), KERNEL_FORMULAS.items(), strict=True):
         d = np.asarray(line.get_xdata())[1:]
         np.testing.assert_allclose(line.get_ydata()[1:], formula(d), rtol=1e-12, atol=1e-15)
         assert line.get_label() == f"{name}:  {KERNELS[name].formula}"
-    assert_no_words_overlap(figure)
 
 
 def test_the_estimates_are_the_weights_below_times_the_data(tmp_path):
-    figure = kernel_regression_figure()
+    figure = draw("kernel_regression", []).figure
     above, below = figure.axes[: len(KERNELS)], figure.axes[len(KERNELS) :]
     for name, top, bottom in zip(KERNELS, above, below, strict=True):
         assert top.get_title().startswith(name)
@@ -114,7 +99,6 @@ def test_a_row_for_each_metric_a_column_for_each_number_and_a_colour_for_each_me
     np.testing.assert_allclose(figure.axes[0].get_lines()[3].get_ydata(), 55)
     assert {"test accuracy in %", "training loss", "2 prototypes", "16 prototypes"} <= set(words(figure))
     assert any("mean over 2 seeds" in text for text in words(figure))
-    assert_no_words_overlap(figure)
 
 
 def test_the_settings_of_a_single_method_have_colours_and_then_dashes():
@@ -182,32 +166,25 @@ def needed(validated=True):
     return runs
 
 
-def bars(figure):
-    """The points with error bars of each line."""
-    (axes,) = figure.axes
-    return {str(one.get_label()): (one[0].get_xdata(), one[0].get_ydata()) for one in axes.containers}
-
-
 def test_the_prototypes_needed_are_means_over_the_seeds_of_the_data_chosen_by_validation_data():
     figure, left_out = draw("prototypes_needed", needed())
-    drawn = bars(figure)
+    drawn = bars(*figure.axes)
     assert set(drawn) == {"idw", "neg_dist"} and left_out == ()
-    np.testing.assert_allclose(drawn["idw"][0], [4, 8, 16], rtol=0.05)
-    np.testing.assert_allclose(drawn["idw"][1], [41, 71, 86])
-    text = " ".join(words(figure))
+    np.testing.assert_allclose(drawn["idw"][:, 0], [4, 8, 16], rtol=0.05)
+    np.testing.assert_allclose(drawn["idw"][:, 1], [41, 71, 86])
+    text = caption(figure)
     assert "all data: gaussian kernel, h=1" in text
     assert "idw: 8" in text and "neg_dist: none of these" in text
     assert "over 3 seeds" in text and "seeds are those of the data" in text
-    assert_no_words_overlap(figure)
     first = draw("prototypes_needed", needed(validated=False)).figure
-    np.testing.assert_allclose(bars(first)["idw"][1], [51, 81, 96])
+    np.testing.assert_allclose(bars(*first.axes)["idw"][:, 1], [51, 81, 96])
 
 
 def test_parameters_that_differ_are_in_the_labels():
     settings = {"method": "idw", "prototypes": 4, "learning_rate": 0.1}
     runs = [measured(0.6, 0.6, seed, power=power, **settings) for seed in range(3) for power in (2.0, 8.0)]
     runs += [run for run in needed() if run.config.model.kind == "kernel_regression"]
-    assert set(bars(draw("prototypes_needed", runs).figure)) == {"idw p=2", "idw p=8"}
+    assert set(bars(*draw("prototypes_needed", runs).figure.axes)) == {"idw p=2", "idw p=8"}
 
 
 ITEMS = (2, 8, 32, 128)
@@ -256,7 +233,6 @@ def test_recall_is_drawn_against_the_load():
     np.testing.assert_allclose(softmax, np.transpose([np.array(ITEMS) / 8, [60] * 4]))
     np.testing.assert_allclose(argmax[:, 1], 20)
     assert any("mean over 3 seeds" in text for text in words(figure))
-    assert_no_words_overlap(figure)
 
 
 def test_the_figure_of_recall_names_what_it_leaves_out():
@@ -269,7 +245,7 @@ def test_the_figure_of_recall_names_what_it_leaves_out():
 
 def test_capacities_are_drawn_with_their_laws_if_there_are_any():
     figure = draw("capacity", lookups(recall_with_capacity(lambda d: 2 * d))).figure
-    assert "inner_product softmax: 4.57 · exp(0.121 d)" in " ".join(words(figure))
+    assert "inner_product softmax: 4.57 · exp(0.121 d)" in caption(figure)
     with pytest.raises(ConfigError, match="no seed has a recall of 99 %"):
         draw("capacity", lookups(CONSTANT))
     # Of several sweeps a model has one colour in all panels.

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from made import assert_no_words_overlap, words
+from made import assert_no_words_overlap, caption, draw, words
 from recorded_mlp import load_made, recorded_config, store_recorded
 
 import idwbench
@@ -25,7 +25,6 @@ from idwbench.explanations.explanation import (
 from idwbench.figures.attention import first_wrong_row
 from idwbench.figures.explanations import draw_explanation
 from idwbench.figures.runs import Selection
-from idwbench.figures.stored import stored_drawing
 from idwbench.figures.style import QUIET, class_colour
 from idwbench.page.pictures import attention_part
 
@@ -130,17 +129,16 @@ def test_attention_by_class_is_that_of_the_first_wrong_image_in_each_recorded_ne
     other = store_recorded(tmp_path / "results.db", recorded_config(epochs=1))
     store = Results(tmp_path / "results.db")
     (store.recording_folder / other.run_key).rename(tmp_path / "elsewhere")
-    figure, left_out = stored_drawing("attention_by_class", store, store.find_runs())
+    figure, left_out = draw("attention_by_class", store.find_runs(), store)
     assert len(figure.axes) == 2 * (3 + 2 * 3)
     assert sum(word.startswith("layer_1 · ") for word in words(figure)) == 2
     assert words(figure).count("fashion_mnist") == words(figure).count("mnist") == 4  # below the bars of each layer
     bars = next(axes for axes in figure.axes if len(axes.patches) == 6)  # three classes of each of two parts
     assert len({patch.get_x() for patch in bars.patches}) == 6
     assert "sequence (mnist, fashion_mnist) · mlp · width 5, depth 1, recorded in float32" in words(figure)
-    assert_no_words_overlap(figure)
     assert len(left_out) == 1 and "there is no recording" in left_out[0]
     with pytest.raises(ConfigError, match="there is no recording"):
-        stored_drawing("attention_by_class", store, [store.find_run(other.run_key)])
+        draw("attention_by_class", [store.find_run(other.run_key)], store)
 
 
 NETWORK = {"kind": "mlp", "width": 4, "depth": 1, "record": True, "optimizer": "sgd", "epochs": 2, "batch_size": 128}
@@ -154,7 +152,7 @@ def test_the_pictures_are_the_training_images_with_the_largest_shares_and_attent
     idwbench.train(run_config("digits", **NETWORK), tmp_path / "results.db")
     results = Results(tmp_path / "results.db", read_only=True)
     runs = results.find_runs()
-    figure, left_out = stored_drawing("key_history", results, runs)
+    figure, left_out = draw("key_history", runs, results)
     lines = ["not drawn: 1 run of kind 'mlp'", "not drawn: neg_dist"]
     assert [line.split(" · ")[0] for line in left_out] == lines
     idw = next(run for run in runs if run.config.model.method == "idw")
@@ -177,7 +175,6 @@ def test_the_pictures_are_the_training_images_with_the_largest_shares_and_attent
     own, others = history.own_class_shares()
     assert len(shares) == 2
     assert [line.get_ydata()[-1] for line in shares[0].lines[1:]] == [others[:, key].sum(), own[:, key].sum()]
-    assert_no_words_overlap(figure)
 
 
 def test_points_are_sized_by_their_shares_and_without_a_recording_the_figure_says_what_to_train(tmp_path, monkeypatch):
@@ -185,7 +182,7 @@ def test_points_are_sized_by_their_shares_and_without_a_recording_the_figure_say
     idwbench.train(run_config("two_moons", **NETWORK), tmp_path / "results.db")
     results = Results(tmp_path / "results.db", read_only=True)
     runs = results.find_runs()
-    figure = stored_drawing("key_history", results, runs).figure
+    figure = draw("key_history", runs, results).figure
     assert len(figure.axes) == 3 * 3
     history = key_history(results, runs[0].run_key)
     key = min(range(3), key=lambda key: (history.classes[key], key))
@@ -195,14 +192,13 @@ def test_points_are_sized_by_their_shares_and_without_a_recording_the_figure_say
     np.testing.assert_allclose(place, inputs[np.abs(history.shares[:, key]).argmax()], rtol=1e-6)
     [arrow] = figure.axes[0].texts  # the key moves along it
     np.testing.assert_allclose([arrow.xyann, arrow.xy], [history.initial[key], history.keys[key]], rtol=1e-6)
-    assert_no_words_overlap(figure)
     monkeypatch.setattr(Results, "find_runs", lambda self, **filters: [])
-    figure = stored_drawing("key_history", results, runs).figure
+    figure = draw("key_history", runs, results).figure
     assert len(figure.axes) == 3
     line = "recorded memories are not drawn: the database has no run of kind 'mlp' with record: true on two_moons"
-    assert line in " ".join(words(figure)).replace("\n", " ")
+    assert line in caption(figure)
     with pytest.raises(ConfigError, match="two_moons: the figure needs images"):
-        stored_drawing("attention_by_class", results, runs)
+        draw("attention_by_class", runs, results)
     part = attention_part(Selection(results, runs))
     assert part.tables and not part.blocks
     assert part.notes == ("No recorded training is drawn: two_moons: the figure needs images.",)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from made import assert_no_words_overlap, draw, draw_pairs, made_dataset, use_dataset, words
+from made import bars, caption, draw, draw_pairs, made_dataset, use_dataset
 from stored_runs import stored_run
 
 from idwbench.errors import ConfigError
@@ -17,16 +17,6 @@ def trained(test, validation, seed=0, correlation=None, parameters=79_400, **set
     return stored_run(test, **facts, **settings)
 
 
-def points(axes, label):
-    """The points (x, y) of an entry of the legend."""
-    (found,) = [bars[0] for bars in axes.containers if bars.get_label() == label]
-    return found.get_xydata()
-
-
-def caption(figure):
-    return " ".join(words(figure)).replace("\n", " ")
-
-
 def test_along_each_front_the_power_grows_and_the_protocol_is_that_of_the_best_validation():
     runs = [
         trained(test + seed / 100, validation, seed, correlation - seed / 10, power=power, epochs=epochs)
@@ -39,12 +29,11 @@ def test_along_each_front_the_power_grows_and_the_protocol_is_that_of_the_best_v
     ]
     figure = draw("front", [*runs, trained(0.95, 0.9, correlation=0.8, prototypes=100, power=4, epochs=5)]).figure
     (axes,) = figure.axes  # other measures are of no run
-    np.testing.assert_allclose(points(axes, "20 prototypes"), [[0.85, 70.5], [0.55, 90.5]])
-    np.testing.assert_allclose(points(axes, "100 prototypes"), [[0.8, 95]])
+    np.testing.assert_allclose(bars(axes)["20 prototypes"], [[0.85, 70.5], [0.55, 90.5]])
+    np.testing.assert_allclose(bars(axes)["100 prototypes"], [[0.8, 95]])
     (crosses,) = [line.get_xydata() for line in axes.get_lines() if line.get_marker() == "x"]
     np.testing.assert_allclose(sorted(crosses.tolist()), [[0.8, 95], [0.85, 70.5]])
     assert "p is 2, 4, 16, the smallest at the cross" in caption(figure)
-    assert_no_words_overlap(figure)
     with pytest.raises(ConfigError, match="no complete run has a power and measures of its keys"):
         draw("front", [trained(0.9, 0.9), trained(0.9, 0.9, correlation=0.5, method="gaussian")])
 
@@ -61,30 +50,26 @@ def test_accuracy_by_size_chooses_by_validation_beside_baselines_and_published_c
     ]
     figure = draw("accuracy_by_size", runs).figure
     by_prototypes, by_parameters = figure.axes
-    np.testing.assert_allclose(points(by_prototypes, "idw"), [[10, 96], [100, 97]])
-    np.testing.assert_allclose(points(by_parameters, "idw"), [[7_940, 96], [79_400, 97]])
-    np.testing.assert_allclose(points(by_parameters, "idw, slopes of rank 8"), [[71_460, 98]])
-    np.testing.assert_allclose(points(by_prototypes, "kmeans_per_class"), [[10, 82]])
+    np.testing.assert_allclose(bars(by_prototypes)["idw"], [[10, 96], [100, 97]])
+    np.testing.assert_allclose(bars(by_parameters)["idw"], [[7_940, 96], [79_400, 97]])
+    np.testing.assert_allclose(bars(by_parameters)["idw, slopes of rank 8"], [[71_460, 98]])
+    np.testing.assert_allclose(bars(by_prototypes)["kmeans_per_class"], [[10, 82]])
     # Of 10 keys with tangent spaces of 12 dimensions, 13 · 7,840 numbers.
-    np.testing.assert_allclose(points(by_parameters, "GTLVQ"), [[101_920, 94.61], [1_019_200, 97.35]])
+    np.testing.assert_allclose(bars(by_parameters)["GTLVQ"], [[101_920, 94.61], [1_019_200, 97.35]])
     (level,) = [line for line in by_prototypes.get_lines() if str(line.get_label()).startswith("knn")]
     np.testing.assert_allclose(level.get_xydata(), [[10, 96.9], [1280, 96.9]])
     assert "chosen by validation" in caption(figure)
     assert "arXiv 1902.00577" in caption(figure)
-    assert_no_words_overlap(figure)
 
 
-def test_accuracy_by_size_needs_no_other_method_and_no_published_classifier():
-    runs = [stored_run(0.96, dataset="digits", prototypes=10, power=2, seed=seed, n_parameters=740) for seed in (0, 1)]
-    _, by_parameters = draw("accuracy_by_size", runs).figure.axes
-    np.testing.assert_allclose(points(by_parameters, "idw"), [[740, 96]])
-
-
-@pytest.mark.parametrize(("value", "seeds"), [(0.486, 6), (0.099, 3)])
-def test_bars_of_equal_seeds_have_no_length_where_their_mean_is_rounded(value, seeds):
-    runs = [stored_run(value, dataset="digits", prototypes=10, power=2, seed=seed) for seed in range(seeds)]
+@pytest.mark.parametrize(("value", "seeds"), [(0.486, 6), (0.099, 3)])  # whose mean is rounded beside their range
+def test_accuracy_by_size_needs_no_other_method_and_no_published_classifier_and_equal_seeds_no_bars(value, seeds):
     assert np.mean([value] * seeds) != value
-    draw("accuracy_by_size", runs)
+    facts = {"dataset": "digits", "prototypes": 10, "power": 2, "n_parameters": 740}
+    _, by_parameters = draw(
+        "accuracy_by_size", [stored_run(value, seed=seed, **facts) for seed in range(seeds)]
+    ).figure.axes
+    np.testing.assert_allclose(bars(by_parameters)["idw"], [[740, 100 * value]])
 
 
 def test_the_effective_number_of_prototypes_is_that_of_the_weights_of_the_test_inputs(monkeypatch):
@@ -100,12 +85,11 @@ def test_the_effective_number_of_prototypes_is_that_of_the_weights_of_the_test_i
         expected.append(((1 / (weights**2).sum(1)).mean(), 4 * ordered[0], 4 * ordered[-1]))
     figure = draw_pairs("effective_prototypes", *pairs).figure
     left, right = figure.axes
-    numbers = points(left, "4 prototypes")
+    numbers = bars(left)["4 prototypes"]
     np.testing.assert_allclose(numbers, [[2, expected[0][0]], [8, expected[1][0]]], rtol=1e-9)
     for label, (_, nearest, farthest) in zip(("p = 2", "p = 8"), expected, strict=True):
         (line,) = [line for line in right.get_lines() if line.get_label() == label]
         np.testing.assert_allclose(np.asarray(line.get_ydata())[[0, -1]], [nearest, farthest], rtol=1e-9)
-    assert_no_words_overlap(figure)
     with pytest.raises(ConfigError, match="no complete run has a power"):
         draw("effective_prototypes", [stored_run(dataset="two_moons", method="gaussian", prototypes=4)])
 
