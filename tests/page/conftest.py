@@ -1,4 +1,5 @@
 import shutil
+from functools import cache
 
 import made_pages
 import pytest
@@ -11,6 +12,10 @@ FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars"),
 )
+DATABASES = {
+    **{"filled": made_pages.filled, "half filled": made_pages.half_filled},
+    **{"searched": made_pages.searched, "empty": Results},
+}
 
 
 @pytest.fixture(scope="session")
@@ -19,26 +24,15 @@ def filled(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def filled_page(filled, tmp_path_factory):
-    return write_page(filled, tmp_path_factory.mktemp("page") / "filled.html")
+def page_of(tmp_path_factory):
+    """Return a function that writes the page of a database by its name, once."""
 
+    @cache
+    def write(name):
+        folder = tmp_path_factory.mktemp("page")
+        return write_page(DATABASES[name](folder / "results.db"), folder / "page.html")
 
-@pytest.fixture(scope="session")
-def half_filled_page(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("page")
-    return write_page(made_pages.half_filled(folder / "half.db"), folder / "half.html")
-
-
-@pytest.fixture(scope="session")
-def searched_page(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("page")
-    return write_page(made_pages.searched(folder / "found.db", 24), folder / "found.html")
-
-
-@pytest.fixture(scope="session")
-def empty_page(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("page")
-    return write_page(Results(folder / "empty.db"), folder / "empty.html")
+    return write
 
 
 @pytest.fixture(scope="session")

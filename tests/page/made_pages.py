@@ -53,7 +53,7 @@ def filled(path):
     return results
 
 
-def searched(path, n):
+def searched(path, n=24):
     """Return a database with a search of `n` trials, of which the better ones have the larger power."""
     results = Results(path)
     generator = np.random.default_rng(0)

@@ -51,8 +51,8 @@ def unpacked(picture):
     return np.asarray(Image.open(io.BytesIO(file)).convert("RGB"))
 
 
-def test_the_page_is_one_file_below_five_megabytes_that_may_load_nothing(filled_page):
-    text = filled_page.read_text()
+def test_the_page_is_one_file_below_five_megabytes_that_may_load_nothing(page_of):
+    text = page_of("filled").read_text()
     assert len(text.encode()) < MOST
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
     assert policy[1].startswith("default-src 'none'; script-src 'unsafe-inline';")
@@ -63,13 +63,13 @@ def test_the_page_is_one_file_below_five_megabytes_that_may_load_nothing(filled_
     assert text.count("</script>") == 3  # data, libraries, own script
 
 
-def test_the_same_runs_give_the_same_bytes_and_a_file_is_replaced_only_if_asked_for(filled, filled_page, tmp_path):
+def test_the_same_runs_give_the_same_bytes_and_a_file_is_replaced_only_if_asked_for(filled, page_of, tmp_path):
     path = tmp_path / "page.html"
     path.write_text("mine")
     with pytest.raises(OutputExistsError):
         write_page(filled, path)
     assert path.read_text() == "mine"
-    assert write_page(filled, path, overwrite=True).read_bytes() == filled_page.read_bytes()
+    assert write_page(filled, path, overwrite=True).read_bytes() == page_of("filled").read_bytes()
 
 
 def test_the_leaderboard_of_the_page_is_that_of_the_report(filled):
@@ -105,7 +105,7 @@ def test_a_heat_map_has_a_cell_for_each_power_and_epsilon_which_says_why_it_has_
 def test_a_search_has_its_history_by_validation_the_importance_of_its_settings_and_its_trials_on_parallel_axes(
     filled, tmp_path, monkeypatch
 ):
-    results = made_pages.searched(tmp_path / "found.db", 24)
+    results = made_pages.searched(tmp_path / "found.db")
     found = part(results, "found", "search")
     (above, below), (_, order) = found.blocks, found.notes[0].split("R² of ")
     history, importance = above.charts
@@ -230,9 +230,9 @@ def test_the_limits_in_the_documentation_are_those_of_the_page():
         assert limit in DOCS
 
 
-def test_a_page_without_charts_has_no_libraries(empty_page):
-    assert len(empty_page.read_bytes()) < 60_000
-    text = empty_page.read_text()
+def test_a_page_without_charts_has_no_libraries(page_of):
+    text = page_of("empty").read_text()
+    assert len(text.encode()) < 60_000
     assert "The database has no runs yet." in text
     assert "idwbench sweep" not in text  # the library does not know the command line
 

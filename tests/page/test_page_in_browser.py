@@ -1,6 +1,7 @@
 """The page in a headless Chromium."""
 
 from importlib.resources import files
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -16,17 +17,17 @@ SCRIPTS = YAML(typ="safe").load(Path(__file__).with_name("scripts.yaml"))
 
 
 @pytest.fixture
-def opened(browser):
-    """Return a function that opens a page at a group, with a width of the window and a colour scheme."""
+def opened(browser, page_of):
+    """Return a function that opens a page by its name, at a group, with a width of the window and a colour scheme."""
 
-    def open_page(path, group=None, width=1280, scheme="light"):
+    def open_page(name, group=None, width=1280, scheme="light"):
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         feature = {"name": "prefers-color-scheme", "value": scheme}
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
         browser.get("about:blank")
         browser.get_log("browser")  # forget those of other pages
-        browser.get(path.as_uri())
+        browser.get(page_of(name).as_uri())
         if group is not None:
             show(browser, group)
         return browser
@@ -65,17 +66,10 @@ def problems(browser):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "scheme"),
-    [
-        ("filled_page", "light"),
-        ("filled_page", "dark"),
-        ("half_filled_page", "dark"),
-        ("searched_page", "light"),
-        ("searched_page", "dark"),
-        ("empty_page", "light"),
-    ],
+    [*product(("filled", "searched"), ("light", "dark")), ("half filled", "dark"), ("empty", "light")],
 )
-def test_the_page_draws_all_charts_without_an_error_and_axe_finds_nothing_serious(opened, page, scheme, request):
-    browser = opened(request.getfixturevalue(page), scheme=scheme)
+def test_the_page_draws_all_charts_without_an_error_and_axe_finds_nothing_serious(opened, page, scheme):
+    browser = opened(page, scheme=scheme)
     assert browser.execute_script("return document.documentElement.dataset.theme") == scheme
     browser.execute_script(AXE)
     drawn = 0
@@ -87,11 +81,11 @@ def test_the_page_draws_all_charts_without_an_error_and_axe_finds_nothing_seriou
         drawn += draw_all(browser)
         assert browser.execute_async_script(SCRIPTS["serious"]) == []
     assert problems(browser) == []
-    assert (drawn > 0) == (page != "empty_page")
+    assert (drawn > 0) == (page != "empty")
 
 
-def test_a_click_on_a_head_sorts_numbers_as_such_and_a_second_click_turns_the_order(opened, filled_page):
-    browser = opened(filled_page, "moons")
+def test_a_click_on_a_head_sorts_numbers_as_such_and_a_second_click_turns_the_order(opened):
+    browser = opened("filled", "moons")
     ranks = column(browser, "rank")
     head = next(head for head in shown(browser, f"{BOARD} thead th") if head.text == "test")
     for order in ("descending", "ascending"):
@@ -110,8 +104,8 @@ def test_a_click_on_a_head_sorts_numbers_as_such_and_a_second_click_turns_the_or
     assert found == sorted(found) and found[0] < 0 < found[-1]
 
 
-def test_the_keyboard_sorts_and_filters(opened, filled_page):
-    browser = opened(filled_page, "moons")
+def test_the_keyboard_sorts_and_filters(opened):
+    browser = opened("filled", "moons")
     head = next(head for head in shown(browser, f"{BOARD} thead th") if head.text == "method")
     button = head.find_element(By.TAG_NAME, "button")
     browser.execute_script("arguments[0].focus()", button)
@@ -129,8 +123,8 @@ def test_the_keyboard_sorts_and_filters(opened, filled_page):
     assert column(browser, "method") == ["fc_relu", "fc_relu"]
 
 
-def test_a_key_shows_its_values_and_its_nearest_training_images(opened, filled_page):
-    browser = opened(filled_page)
+def test_a_key_shows_its_values_and_its_nearest_training_images(opened):
+    browser = opened("filled")
     show(browser, next(name for name in groups(browser) if name != "moons"))
     idw = next(part for part in shown(browser, ".network") if part.text.startswith("idw"))
     tile = idw.find_elements(By.CSS_SELECTOR, ".tile")[1]
@@ -145,12 +139,12 @@ def test_a_key_shows_its_values_and_its_nearest_training_images(opened, filled_p
     assert "directions, not points" in directions.text
 
 
-def test_names_and_errors_of_users_are_text_and_not_html_and_states_are_counted(opened, filled_page, half_filled_page):
-    browser = opened(filled_page, f"a{EVIL}")
+def test_names_and_errors_of_users_are_text_and_not_html_and_states_are_counted(opened):
+    browser = opened("filled", f"a{EVIL}")
     assert shown(browser, "h1")[0].text == f"a{EVIL}"
     assert "onerror" in shown(browser, ".lead")[0].text
     assert browser.title == "Results · idwbench"
-    browser = opened(half_filled_page)
+    browser = opened("half filled")
     states = ["3 complete", "2 running", "8 planned", "1 diverged", "2 failed", "of 16 runs"]
     assert shown(browser, ".states p")[0].text.split("\n") == states
     shown(browser, ".failures summary")[0].click()
@@ -159,8 +153,8 @@ def test_names_and_errors_of_users_are_text_and_not_html_and_states_are_counted(
 
 
 @pytest.mark.parametrize("width", [400, 1280])
-def test_the_page_fits_a_window_and_at_1280_pixels_with_the_last_column(opened, filled_page, width):
-    browser = opened(filled_page, width=width)
+def test_the_page_fits_a_window_and_at_1280_pixels_with_the_last_column(opened, width):
+    browser = opened("filled", width=width)
     for name in groups(browser):
         show(browser, name)
         draw_all(browser)
@@ -170,9 +164,9 @@ def test_the_page_fits_a_window_and_at_1280_pixels_with_the_last_column(opened, 
             assert browser.execute_script("return arguments[0].scrollWidth <= arguments[0].clientWidth", board)
 
 
-def test_a_printed_page_has_all_charts_of_its_group(opened, filled_page):
+def test_a_printed_page_has_all_charts_of_its_group(opened):
     """The file of a group that nobody has scrolled is as large as that of one whose charts are drawn."""
-    browser = opened(filled_page, "moons")
+    browser = opened("filled", "moons")
     unseen = len(browser.execute_cdp_cmd("Page.printToPDF", {})["data"])
     assert draw_all(browser) > 4
     assert unseen == pytest.approx(len(browser.execute_cdp_cmd("Page.printToPDF", {})["data"]), rel=0.02)
@@ -180,8 +174,8 @@ def test_a_printed_page_has_all_charts_of_its_group(opened, filled_page):
     assert unseen > 1.5 * len(browser.execute_cdp_cmd("Page.printToPDF", {})["data"])
 
 
-def test_an_address_opens_a_group_and_the_switch_changes_colours_of_page_and_charts(opened, filled_page):
-    browser = opened(filled_page, "moons")
+def test_an_address_opens_a_group_and_the_switch_changes_colours_of_page_and_charts(opened):
+    browser = opened("filled", "moons")
     address = browser.current_url
     browser.get("about:blank")
     browser.get(address)
