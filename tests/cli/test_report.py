@@ -3,7 +3,6 @@
 import json
 import shutil
 
-import pytest
 from case_tables import VERSION_0_1_0
 from matplotlib.figure import Figure
 from stored_runs import query
@@ -59,7 +58,7 @@ def test_runs_of_an_older_version_that_lack_a_metric_are_measured_on_request(swe
     assert swept("report --table small --metric coverage --format csv").stdout == plain
 
 
-def test_runs_of_a_database_of_an_older_version_are_measured_and_no_database_is_made_for_a_wrong_path(run, tmp_path):
+def test_runs_of_a_database_of_an_older_version_are_measured(run, tmp_path):
     shutil.copy(VERSION_0_1_0 / "idwbench.db", tmp_path / "old.db")
     accuracies = "run_key, train_accuracy, test_accuracy, holdout_accuracy FROM runs"
     before = query("old.db", f"SELECT {accuracies} WHERE state = 'complete'")
@@ -67,20 +66,6 @@ def test_runs_of_a_database_of_an_older_version_are_measured_and_no_database_is_
     assert query("old.db", f"SELECT {accuracies}_wide WHERE state = 'complete'") == before
     measured = Results("old.db").to_frame(states=["complete"])
     assert (measured.train_coverage > 0).all() and measured.test_nearest_key_accuracy.between(0, 1).all()
-    for words in ("measure", "tag abc best", "note abc text"):
-        assert_one_line(run(f"runs {words} --db nowhere/none.db"), 1, "nowhere/none.db: does not exist")
-    assert not (tmp_path / "nowhere").exists()
-
-
-@pytest.mark.slow
-def test_there_is_a_verdict_on_each_claim(run):
-    assert run("train --dataset two_moons --method idw --prototypes 16").exit_code == 0
-    result = run("claims --json")
-    records = json.loads(result.stdout)
-    assert [record["number"] for record in records] == list(range(1, 41))
-    assert records[0]["verdict"] == "not enough runs"
-    assert records[0]["sweeps"] == ["sweeps/paper/paper_two_moons.yaml"]
-    assert (records[5]["verdict"], records[19]["verdict"]) == ("holds", "does not hold")
 
 
 def test_a_figure_of_stored_runs_is_the_same_each_time_and_one_of_formulas_needs_no_database(swept, tmp_path, run):

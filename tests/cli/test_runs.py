@@ -157,15 +157,6 @@ def test_removing_asks_first_says_how_many_and_keeps_the_plan_of_the_sweep(runs,
     assert facts == {"removed": [], "planned": [keys[3]]}
 
 
-def test_runs_are_exported_as_a_table_and_those_with_a_result_as_a_folder(runs, keys, tmp_path):
-    result = runs("export -o runs.csv --state complete")
-    assert (result.stdout, result.stderr) == ("runs.csv\n", "15 runs written\n")
-    assert len((tmp_path / "runs.csv").read_text().splitlines()) == 16
-    result = runs(f"export {keys[0]} {keys[-1]} -o board --format tensorboard")
-    assert result.stderr == "1 run written (1 run without a result left out)\n"
-    assert len(list((tmp_path / "board").iterdir())) == 1
-
-
 def test_a_damaged_run_is_one_line_that_names_run_and_column(run, db, keys):
     query(db, "UPDATE runs SET versions = '[1]' WHERE run_key = ?", keys[0])
     for command in ("runs show KEY", "runs diff KEY KEY", "runs export -o a.csv", "explain KEY --x 0,0"):

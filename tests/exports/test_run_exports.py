@@ -140,7 +140,8 @@ def test_the_same_runs_give_the_same_bytes_in_any_process_and_a_board_is_added_t
     with pytest.raises(OutputError, match="exists already and is not empty"):
         export_tensorboard(trained, keys, again)
     words = ["runs", "export", "-o", str(again), "--format", "tensorboard", "--db", db, "--force"]
-    subprocess.run([sys.executable, "-m", "idwbench", *words], capture_output=True, check=True)
+    done = subprocess.run([sys.executable, "-m", "idwbench", *words], capture_output=True, check=True, text=True)
+    assert (done.stdout, done.stderr) == (f"{again}\n", "5 runs written (1 run without a result left out)\n")
     assert contents(again) == contents(board)
 
 
