@@ -14,6 +14,7 @@ from idwbench.cli.output import check_format, echo, echo_json, write_tables
 from idwbench.errors import ConfigError
 from idwbench.files import check_output
 from idwbench.results import DEFAULT_DATABASE
+from idwbench.training.threads import limited_threads
 
 __all__ = ["OPTIONS", "claims", "figure", "page", "publish"]
 
@@ -62,7 +63,6 @@ def claims(
         check_output(output, overwrite=force)
 
     from idwbench.claims.verdicts import claims_table
-    from idwbench.training.threads import limited_threads
 
     with limited_threads(1):
         judgements = idwbench.judge_claims(results)
@@ -85,7 +85,6 @@ def page(
     It shows all sweeps and data sets of the database, or one of them, and needs no network.
     """
     from idwbench.page.writing import TOP
-    from idwbench.training.threads import limited_threads
 
     results = idwbench.Results(db, read_only=True)
     with limited_threads(1):
@@ -116,8 +115,6 @@ def publish(
 
     Names of files go to stdout; what is missing, and the sweeps that would fill the gaps, to stderr.
     """
-    from idwbench.training.threads import limited_threads
-
     results = idwbench.Results(db, read_only=True)
     options: dict[str, Any] = {"figure_format": format, "data_dir": data_dir, "overwrite": force}
     unfinished = f"{output} is not complete; the same command with --force makes all of it"
@@ -160,7 +157,6 @@ def figure(
     from idwbench.figures.stored import FORMULAS, Drawing, check_figure_name, stored_drawing
     from idwbench.figures.style import check_figure_path, open_window, save_figure, window_backend
     from idwbench.report.reports import select_runs
-    from idwbench.training.threads import limited_threads
 
     if show and window_backend() is None:
         raise ConfigError("needs a window", location=("show",), hint="-o FILE writes the figure")

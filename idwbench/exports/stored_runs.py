@@ -22,14 +22,14 @@ from idwbench.errors import DatasetError, OutputError, OutputExistsError, Result
 from idwbench.files import check_output, write_file
 from idwbench.machine import require_package
 from idwbench.results.comparison import environment
+from idwbench.results.frame import runs_frame, with_settings
 from idwbench.results.records import RESULT_STATES, StoredRun
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
+from idwbench.runs.results import CurvePoint
 
 if TYPE_CHECKING:
     import pandas
-
-    from idwbench.runs.results import CurvePoint
 
 __all__ = ["MLFLOW_FILE", "export_mlflow", "export_table", "export_tensorboard", "run_folder_name", "written_folder"]
 
@@ -62,7 +62,6 @@ def export_table(results: Results, run_keys: Sequence[str], path: Path, *, overw
     if suffix == ".parquet":
         require_package("pyarrow", "parquet")
     check_output(path, overwrite=overwrite)
-    from idwbench.results.frame import runs_frame, with_settings
 
     # As objects, since pandas turns whole numbers into fractions where one is missing.
     frame = with_settings(runs_frame(results.load_runs(run_keys)), objects=True)

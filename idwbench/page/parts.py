@@ -15,6 +15,7 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.colors import Colormap
 from numpy.typing import NDArray
+from PIL import Image
 
 from idwbench.figures.tiles import KEY_COLOURS, scale_limit
 from idwbench.report.tables import Table
@@ -129,8 +130,6 @@ def image_picture(image: NDArray[np.floating]) -> str:
 
 def _picture(shares: NDArray[np.float64], colours: Colormap) -> str:
     """Return numbers from 0 to 1 in the colours of a map, a few of which are the palette of the picture."""
-    from PIL import Image
-
     levels = np.rint(np.clip(shares, 0, 1) * (colours.N - 1)).astype(np.uint8)
     picture = Image.frombytes("P", levels.shape[::-1], levels.tobytes())
     picture.putpalette(colours(np.arange(colours.N), bytes=True)[:, :3].tobytes())

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from idwbench.results.records import StoredRun
+from idwbench.results.store import Results
 from idwbench.runs.metrics import metric_order
 from idwbench.runs.results import CurvePoint
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from idwbench.results.store import Results
 
 __all__ = ["ArrayDifference", "Comparison", "array_difference", "compare_runs", "curve_difference", "environment"]
 
@@ -53,8 +51,6 @@ def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tu
 
 def array_difference(one: NDArray[np.generic] | None, other: NDArray[np.generic] | None) -> ArrayDifference:
     """Return the difference of two arrays, of which one may be missing."""
-    import numpy as np
-
     shapes = (None if one is None else one.shape, None if other is None else other.shape)
     if one is None or other is None or one.shape != other.shape:
         return ArrayDifference(False, None, shapes)
@@ -65,8 +61,6 @@ def array_difference(one: NDArray[np.generic] | None, other: NDArray[np.generic]
 
 
 def _largest_difference(one: NDArray[Any], other: NDArray[Any]) -> float:
-    import numpy as np
-
     a, b = one.astype(np.float64), other.astype(np.float64)
     same = (a == b) | (np.isnan(a) & np.isnan(b))
     with np.errstate(invalid="ignore"):
@@ -76,8 +70,6 @@ def _largest_difference(one: NDArray[Any], other: NDArray[Any]) -> float:
 
 def curve_difference(one: Sequence[CurvePoint], other: Sequence[CurvePoint]) -> float | None:
     """Return the largest difference of two learning curves, as of two arrays; None if they have other points."""
-    import numpy as np
-
     first, second = (
         {(p.epoch, name): value for p in curve for name, value in p.values.items()} for curve in (one, other)
     )

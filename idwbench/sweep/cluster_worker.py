@@ -12,11 +12,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 from idwbench.attention.scores import METHODS
+from idwbench.data.dataset import Dataset
 from idwbench.data.folder import DATA_VARIABLE
+from idwbench.data.loading import load_dataset
 from idwbench.errors import ClusterError, IdwbenchError, PluginError, error_summary
+from idwbench.models.neighbours import PrototypeQuality
 from idwbench.results.provenance import collect_provenance, package_versions
 from idwbench.runs.config import RunConfig
 from idwbench.runs.dataset_base import DatasetConfig
@@ -24,10 +27,7 @@ from idwbench.runs.datasets import dataset_identity, dataset_label
 from idwbench.sweep.threads import Answer, Stopped, train_stack
 from idwbench.training.engine import Context, EngineName
 from idwbench.training.selection import check_engine, engine_of
-
-if TYPE_CHECKING:
-    from idwbench.data.dataset import Dataset
-    from idwbench.models.neighbours import PrototypeQuality
+from idwbench.training.threads import limited_threads
 
 __all__ = ["Task", "train_task", "version_problem"]
 
@@ -62,7 +62,7 @@ class Task(TypedDict):
 # One task at a time: the number of threads is set for the whole process.
 _one_task = threading.Lock()
 # What tasks on one data set share, by all that it depends on.
-_Setup = tuple["Dataset", "PrototypeQuality", Context]
+_Setup = tuple[Dataset, PrototypeQuality, Context]
 _setups: dict[tuple[object, ...], _Setup] = {}
 
 
@@ -85,8 +85,6 @@ def train_task(task: Task) -> Answer:
     Raises:
         ClusterError: versions, plugins or data differ from those of the driver, or a file has no room on the disk.
     """
-    from idwbench.training.threads import limited_threads
-
     address, cancelled = _worker()
 
     def on_epoch(epoch: int) -> None:
@@ -137,9 +135,6 @@ def _register_methods(content: bytes) -> None:
 
 def _prepared(task: Task, data: DatasetConfig) -> _Setup:
     """Return the data set of a task, its quality and the context of engines: those of the last task, or new ones."""
-    from idwbench.data.loading import load_dataset
-    from idwbench.models.neighbours import PrototypeQuality
-
     content = (task["data_sha256"], task["engine"], task["device"], task["data_dir"], str(task["checkpoints"]))
     identity = (dataset_identity(data), getattr(data, "path", ""), *content)
     if identity in _setups:
