@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pandas
+
 from idwbench.attention.records import LEARNED_NUMBERS
 from idwbench.claims.evidence import Evidence
 from idwbench.claims.findings import Comparison, Publication, Series, claim, combine, difference, mean_label, remark
@@ -217,11 +219,11 @@ def _capacities(evidence: Evidence, **model: Any) -> dict[int, dict[int, float]]
         dataset = config.dataset
         return (getattr(dataset, "noise", None), getattr(dataset, "mean", None)) == (0.2, 0.0)
 
-    keys = [key for rows in evidence.complete("lookup", has_data, **settings) for key in rows.run_key]
-    found = lookup_capacities(evidence.results.load_runs(keys)) if keys else []
-    if not found:
+    tables = evidence.complete("lookup", has_data, **settings)
+    if not tables:
         return {}
     # Of tables with other numbers of queries those with the most runs count.
+    found = lookup_capacities(pandas.concat(tables))
     largest = max(found, key=lambda one: sum(map(len, one.by_dimensions.values()))).by_dimensions
     return {d: {seed: capacity.items for seed, capacity in seeds.items()} for d, seeds in largest.items()}
 

@@ -90,13 +90,8 @@ def report(
     if leaderboard is not None:
         axes = [axis.strip() for axis in best_over.split(",")] if best_over is not None else []
         tables = reports.leaderboard(results, leaderboard, top=top, best_over=axes, **options).tables
-    elif capacity:
-        from idwbench.report.lookups import capacity_tables
-
-        runs = reports.select_runs(results, table, options["methods"], options["prototypes"])
-        tables = tuple(capacity_tables(results.load_runs([*runs.run_key])))
     else:
-        tables = reports.table(results, table, by_dataset=by_dataset, **options).tables
+        tables = reports.table(results, table, by_dataset=by_dataset, capacity=capacity, **options).tables
     write_tables(tables, table_format, output, force=force)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import attrgetter
 
 import numpy as np
 import pandas
@@ -14,7 +13,6 @@ from idwbench.figures.lines import Axis, Look, draw_lines, place_looks
 from idwbench.figures.runs import Selection
 from idwbench.figures.style import INK, QUIET
 from idwbench.report.lookups import Capacities, law_label, lookup_capacities, lookup_runs, predicted_capacity
-from idwbench.runs.kinds.hash_table import HashTableConfig
 
 __all__ = ["capacity_figure", "recall_figure", "score_variance_figure", "weight_entropy_figure"]
 
@@ -101,8 +99,9 @@ def weight_entropy_figure(selection: Selection) -> Figure:
     Raises:
         ConfigError: no run of a hash table with softmax and without projections is complete.
     """
-    table = _tables(selection, lambda model: model.weighting == "softmax")
-    return _against_dimensions(selection, table, "weight_entropy", Axis("entropy of the weights in nats"), _uniform)
+    table = lookup_runs(selection.runs)
+    chosen = table[(table.projections == "none") & (table.weighting == "softmax")]
+    return _against_dimensions(selection, chosen, "weight_entropy", Axis("entropy of the weights in nats"), _uniform)
 
 
 def score_variance_figure(selection: Selection) -> Figure:
@@ -114,9 +113,10 @@ def score_variance_figure(selection: Selection) -> Figure:
     Raises:
         ConfigError: no run of a hash table with the inner product, unscaled or scaled by 1/√d, is complete.
     """
-    table = _tables(selection, lambda model: model.method == "inner_product" and model.scaling != "qk_norm")
-    first = {model.scaling: model for model in reversed([*table.model])}
-    chosen = table.loc[[model == first[model.scaling] for model in table.model]]
+    table = lookup_runs(selection.runs)
+    plain = (table.projections == "none") & (table.scaling != "qk_norm")
+    table = table[plain & (table.similarity == "inner_product")]
+    chosen = table[table.identity == table.groupby("scaling").identity.transform("first")]
     y = Axis("variance of q·k", base=10)
     return _against_dimensions(selection, chosen, "score_variance", y, _variance, points=True)
 
@@ -148,10 +148,9 @@ def _uniform(places: pandas.DataFrame) -> list[pandas.DataFrame]:
 
 
 def _variance(places: pandas.DataFrame) -> list[pandas.DataFrame]:
-    std, noise, mean = (places.dataset.map(attrgetter(name)) for name in ("std", "noise", "mean"))
-    of_keys, of_queries = std**2, std**2 + noise**2
-    variance = places.x * (of_queries * of_keys + (of_queries + of_keys) * mean**2)
-    labels = noise.eq(0).map({True: _EXACT, False: _NOISY})
+    of_keys, of_queries = places["std"] ** 2, places["std"] ** 2 + places["noise"] ** 2
+    variance = places.x * (of_queries * of_keys + (of_queries + of_keys) * places["mean"] ** 2)
+    labels = places.noise.eq(0).map({True: _EXACT, False: _NOISY})
     return [places.assign(label=labels, value=variance), places.assign(label=_DIVIDED, value=variance / places.x)]
 
 
@@ -161,13 +160,5 @@ def _measured(table: pandas.DataFrame, metric: str) -> pandas.DataFrame:
     return measured.dropna(subset="value")
 
 
-def _tables(selection: Selection, is_chosen: Callable[[HashTableConfig], bool]) -> pandas.DataFrame:
-    """Return the runs of the chosen hash tables without projections."""
-    table = lookup_runs(selection.runs)
-    plain = (isinstance(model, HashTableConfig) and model.projections == "none" for model in table.model)
-    return table.loc[[is_plain and is_chosen(model) for is_plain, model in zip(plain, table.model, strict=True)]]
-
-
 def _softmax_first(table: pandas.DataFrame) -> pandas.DataFrame:
-    has_other = table.model.map(lambda model: getattr(model, "weighting", "") != "softmax")
-    return table.loc[has_other.sort_values(kind="stable").index]
+    return table.sort_values("weighting", key=lambda names: names != "softmax", kind="stable")

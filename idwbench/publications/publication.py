@@ -38,7 +38,6 @@ class Item(BaseModel, frozen=True, extra="allow"):
         sweep: The name of the sweep that trains its runs; None for a figure of formulas.
         also: The names of other sweeps whose runs are in it.
         figure: The name of the figure; None for a table.
-        capacity: Whether a table is that of the capacities of hash tables.
     """
 
     name: str
@@ -46,7 +45,6 @@ class Item(BaseModel, frozen=True, extra="allow"):
     sweep: str | None = None
     also: tuple[str, ...] = ()
     figure: str | None = None
-    capacity: bool = False
 
     @property
     def options(self) -> dict[str, Any]:
@@ -228,10 +226,6 @@ def _write_item(
     from idwbench.report.leaderboard import leaderboard
     from idwbench.report.reports import table
 
-    if item.capacity:
-        from idwbench.report.lookups import capacity_tables
-
-        return _write_tables(capacity_tables(runs), paths)
     if "split" in item.options:
         return _write_tables([leaderboard(runs, intervals=True, **item.options)], paths)
     intervals = not item.options and any(run.config.model.kind != "mlp" for run in runs)

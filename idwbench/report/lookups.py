@@ -30,9 +30,10 @@ import pandas
 from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
+from idwbench.report.frame import Runs
 from idwbench.report.labels import plain_value, range_label, setting_label
 from idwbench.report.tables import MISSING, Column, Table, nonempty
-from idwbench.results.records import StoredRun
+from idwbench.results.frame import runs_frame
 from idwbench.runs.datasets import LookupConfig
 from idwbench.runs.kinds.hash_table import HashTableConfig
 from idwbench.runs.kinds.models import ModelConfig
@@ -162,7 +163,7 @@ class Capacities:
         fit: Their law; None if there are too few to fit.
     """
 
-    model: ModelConfig
+    model: HashTableConfig
     label: str
     dataset: LookupConfig
     data: str
@@ -171,38 +172,40 @@ class Capacities:
     fit: CapacityFit | None
 
 
-def lookup_runs(runs: Iterable[StoredRun]) -> pandas.DataFrame:
+def lookup_runs(runs: Runs) -> pandas.DataFrame:
     """Return the complete runs on lookups, one row for each model, data, dimensions, items and seed.
 
     Columns: ``identity`` of the model, and of the protocol if it learns, ``model`` with its ``label``, ``dataset`` with
-    ``data``, the label of its other settings (``noise 0.2 · mean 0 · queries 256``), ``dimensions``, ``items``,
-    ``seed``, and the metrics on the test data by name, NaN where a run lacks one.
+    ``data``, the label of its settings but dimensions and items (``noise 0.2 · mean 0 · queries 256``), all settings of
+    both by name, the ``seed`` of the run, and the metrics on the test data by name, NaN where a run lacks one.
 
     Raises:
         ConfigError: there is no complete run on ``lookup``.
     """
-    rows = []
-    for run in {run.run_key: run for run in runs}.values():
-        dataset, model = run.config.dataset, run.config.model
-        if run.state != "complete" or not isinstance(dataset, LookupConfig):
-            continue
+    table = runs if isinstance(runs, pandas.DataFrame) else runs_frame(runs)
+    is_lookup = table.config.map(lambda config: isinstance(config.dataset, LookupConfig)).astype(bool)
+    table = table[(table.state == "complete") & is_lookup]
+    if table.empty:
+        raise ConfigError("no run on the data set lookup is complete", hint="run the sweep hash_table_capacity")
+    first, rows = table.drop_duplicates("setting"), []
+    for config in first.config:
+        dataset, model = config.dataset, config.model
         names = ("noise", "mean", *(["std"] if dataset.std != 1 else []), "queries")
         data = " · ".join(setting_label(name, getattr(dataset, name)) for name in names)
-        label = " ".join(filter(None, (model.method, model.versioned_label)))
-        identity = model.identity()
-        if run.n_parameters:
-            label += f", {setting_label('learning_rate', run.config.protocol.learning_rate)}"
-            identity += run.config.protocol.identity()
+        label, identity = " ".join(filter(None, (model.method, model.versioned_label))), model.identity()
+        if model.projected:
+            label += f", {setting_label('learning_rate', config.protocol.learning_rate)}"
+            identity += config.protocol.identity()
         facts = {"identity": identity, "model": model, "label": label, "dataset": dataset, "data": data}
-        place = {"dimensions": dataset.dimensions, "items": dataset.items, "seed": run.config.seed}
-        measured = {name: value for (split, name), value in run.metrics.items() if split == "test"}
-        rows.append({**facts, **place, **measured})
-    if not rows:
-        raise ConfigError("no run on the data set lookup is complete", hint="run the sweep hash_table_capacity")
-    return pandas.DataFrame(rows).drop_duplicates(["identity", "data", "dimensions", "items", "seed"])
+        rows.append({**dict(model), **dict(dataset), **facts})
+    settings = pandas.DataFrame(rows, first.setting).drop(columns="seed")
+    of_test = [name for name in table.columns if isinstance(name, tuple) and name[0] == "test"]
+    measured = table[of_test].set_axis([name for _, name in of_test], axis="columns")
+    found = table[["setting", "seed"]].join(settings, on="setting").join(measured)
+    return found.drop_duplicates(["identity", "data", "dimensions", "items", "seed"])
 
 
-def lookup_capacities(runs: Iterable[StoredRun], threshold: float = 0.99) -> list[Capacities]:
+def lookup_capacities(runs: Runs, threshold: float = 0.99) -> list[Capacities]:
     """Return the capacity of each model at each number of dimensions, for every seed, and its law.
 
     Dimensions and seeds that lack some of the numbers of items are left out.
@@ -304,7 +307,7 @@ _SLOPE_COLUMNS: tuple[tuple[str, tuple[str, ...], Callable[[Any], str]], ...] = 
 )
 
 
-def capacity_tables(runs: Iterable[StoredRun], threshold: float = 0.99) -> tuple[Table, Table]:
+def capacity_tables(runs: Runs, threshold: float = 0.99) -> tuple[Table, Table]:
     """Return the tables of the capacities of lookups and of their slopes.
 
     Raises:

@@ -53,6 +53,7 @@ def table(
     metric: str | None = None,
     split: str | None = None,
     by_dataset: bool = False,
+    capacity: bool = False,
     intervals: bool = False,
     methods: Sequence[str] = (),
     prototypes: Sequence[int] = (),
@@ -68,6 +69,7 @@ def table(
         metric: The metric, by default that of the task.
         split: The split that a table by data set shows.
         by_dataset: Whether a table has a column for each data set.
+        capacity: Whether the tables are those of how many items hash tables recall, and how fast it grows.
         intervals: Whether to compute 95 % intervals of the means.
         methods: Only these methods.
         prototypes: Only these numbers of prototypes.
@@ -78,8 +80,12 @@ def table(
     runs: Runs = results
     if isinstance(results, Results):
         runs = select_runs(results, name, methods, prototypes, metric=metric)
-        if not by_dataset and results.is_search(name):
+        if not by_dataset and not capacity and results.is_search(name):
             return Report((ranking(runs, metric, split=split, intervals=intervals),))
+    if capacity:
+        from idwbench.report.lookups import capacity_tables
+
+        return Report(capacity_tables(runs))
     if by_dataset:
         return Report(side_by_side(summarise(runs, metric), split))
     models = [one.model for one in (runs.config if isinstance(runs, pandas.DataFrame) else (r.config for r in runs))]
