@@ -88,8 +88,9 @@ def test_the_reach_lies_beyond_the_last_distance_at_which_a_patch_matters():
     assert distance is None or changes[distances >= distance].max(initial=0) <= SMALL_CHANGE
 
 
-def test_the_scores_of_a_plugin_have_no_certificate():
+def test_scores_of_a_plugin_and_learned_ones_have_no_certificate():
     base, _, demands, patches = solved()
-    other = replace(base, method=replace(base.method, sha256="0" * 64))
-    assert certified_radius(other, patches, demands[0].query, demands[0].label) is None
-    assert reach(other, patches, 0, 9.0) is None
+    for method in (replace(base.method, sha256="0" * 64), BUILT_IN_METHODS["additive"]):
+        other = replace(base, method=method)
+        assert certified_radius(other, patches, demands[0].query, demands[0].label) is None
+        assert reach(other, patches, 0, 9.0) is None

@@ -79,6 +79,7 @@ def test_all_that_a_model_has_learned_is_read_back_with_patches_or_without(setti
     if "k" not in settings:
         wanted = (int(models[0].outputs(inputs[:1]).argmax()) + 1) % 3
         models.append(models[0].patch(inputs[0], wanted, radius=0.1))
+        assert models[1].outputs(inputs[:1]).argmax() == wanted
     for saved in models:
         save_model(saved, tmp_path / f"model{suffix}", overwrite=True)
         read = load_model(tmp_path / f"model{suffix}")

@@ -4,6 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from case_tables import case_table
 from scipy.optimize import linprog
 
 from idwbench.attention.scores import BUILT_IN_METHODS
@@ -322,16 +323,8 @@ def refusals():
     rows = rows_of(base)
     query, label = rows.inputs[-1], int(rows.targets[-1])
     yield "the largest radius needs the training data", lambda: solve(base, [Demand(query=query, label=label)])
-    for radius in (0.0, -1.0, np.nan, np.inf):
-        yield (
-            "radius: expected a finite number above 0",
-            lambda radius=radius: Demand(query=query, label=label, radius_given=radius),
-        )
-    yield (
-        "confidence: expected a number above 0 and below 1, got 1",
-        lambda: Demand(query=query, label=label, confidence=1.0),
-    )
-    yield "margin: expected a finite number above 0, got nan", lambda: Demand(query=query, label=label, margin=np.nan)
+    for settings, message in case_table("wrong_inputs")["demands"]:
+        yield message, lambda settings=settings: Demand(query=query, label=label, **settings)
     yield (
         "only 'idw' models have an exact",
         lambda: solve(network("cosine"), [Demand(query=query, label=label, kind="exact")]),
@@ -341,11 +334,6 @@ def refusals():
     for given in ({"radius_given": 1.0}, {"kind": "exact"}):
         key = Demand(query=network(epsilon=0.0).keys[0], label=1, **given)
         yield "is a key, which outweighs every patch", lambda key=key: solve(network(epsilon=0.0), [key])
-    for steepness in (1.001e12, 1e308):
-        yield (
-            r"steepness: expected a number above 0 and at most 1e\+12",
-            lambda steepness=steepness: Demand(query=query, label=label, steepness_given=steepness),
-        )
     large = Demand(query=query, label=label, margin=1e308)
     yield "a value that is too large", lambda: solve(base, [large], rows)
     two = network(classes=2)

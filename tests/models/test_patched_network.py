@@ -57,17 +57,6 @@ def test_patches_hold_and_right_answers_for_training_data_stay(trained):
     assert effects["test"].after["accuracy"] == (one.predict(dataset.test.inputs) == dataset.test.labels).mean()
 
 
-def test_inputs_whose_features_lie_within_the_certified_radius_get_the_label(trained):
-    network, dataset, rows = trained
-    one = patched(trained)
-    noise = 0.05 * np.random.default_rng(0).normal(size=(200, dataset.n_features))
-    for row, record, features in zip(rows, one.repairs.records, one.repairs.inputs, strict=True):
-        copies = (dataset.test.inputs[row] + noise).astype(np.float32)
-        inside = np.linalg.norm(network.features(copies) - features, axis=1) < record.certified_radius
-        assert inside.any()
-        assert (one.predict(copies[inside]) == record.label).all()
-
-
 def test_a_head_that_is_saved_goes_on_with_its_network_until_all_patches_are_undone(trained, tmp_path):
     network, dataset, rows = trained
     one = patched(trained)

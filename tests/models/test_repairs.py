@@ -89,17 +89,6 @@ def test_files_give_the_same_answers_and_undoing_all_restores_the_bytes_of_the_f
     assert (tmp_path / f"undone.{ending}").read_bytes() == paths[0].read_bytes()
 
 
-def test_an_input_with_its_label_changes_nothing(moons):
-    # Its logits differ by less than the margin of a patch.
-    logits = moons.outputs(np.float32([[0.75, 0.25]]))[0]
-    label, lead = int(logits.argmax()), float(np.ptp(logits))
-    assert 0.01 < lead < 2
-    for settings in ({}, {"kind": "exact"}, {"margin": lead / 2}, {"radius": 0.1}):
-        assert moons.patch([0.75, 0.25], label, **settings) is moons
-    assert len(moons.patch([0.75, 0.25], label, margin=2).patch_prototypes) == 1
-    assert repair(moons, [PatchLine("0.75,0.25", str(label))]).is_changed is False
-
-
 def test_an_input_of_named_columns_may_be_a_mapping_or_a_row_of_a_frame(moons):
     named = dataclasses.replace(moons, columns=Columns.of_numbers(["east", "north"]))
     by_name = {"north": 1.0, "east": 0.0}
@@ -109,13 +98,6 @@ def test_an_input_of_named_columns_may_be_a_mapping_or_a_row_of_a_frame(moons):
     assert named.patch_all(frame, [1]).predict(frame) == moons.patch([0.0, 1.0], 1).predict([[0.0, 1.0]])
     with pytest.raises(PatchError, match="x: no column is called 'west'"):
         named.patch({"west": 1.0}, 1)
-
-
-@pytest.mark.parametrize("amounts", [{}, {"margin": 1.0}, {"confidence": 0.9}])
-def test_a_patch_that_contradicts_an_earlier_one_is_refused_and_names_it(moons, amounts):
-    model = moons.patch([0.0, 1.0], 1, **amounts)
-    with pytest.raises(PatchConflictError, match=r"different labels for patch 1 and this input \(distance 0\)"):
-        repair(model, [PatchLine("0,1", "0")], radius=1.0)
 
 
 @pytest.mark.parametrize(("inputs", "labels", "message"), case_table("wrong_inputs")["patch_rows"])

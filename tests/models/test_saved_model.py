@@ -131,17 +131,6 @@ def test_a_card_has_the_patches_and_the_accuracies_that_were_measured_with_just_
 # Scores that learn arrays of their own, and other weightings
 
 
-def test_local_patches_of_an_additive_score_hold_without_a_certificate(blobs):
-    model, inputs = random_model(blobs, method="additive"), blobs.test.inputs[:2]
-    other = dict(zip(model.class_names, model.class_names[1:] + model.class_names[:1], strict=True))
-    wanted = [other[label] for label in model.predict(inputs)]
-    patched = model.patch_all(list(inputs), wanted, radius=0.1)
-    assert list(patched.predict(inputs)) == wanted
-    assert patched.repairs.records[0].certified_radius is None
-    far = np.full((1, 3), 30.0)
-    np.testing.assert_allclose(patched.explain(far[0]).outputs, model.explain(far[0]).outputs, atol=1e-5)
-
-
 def test_what_a_weighting_does_not_support_is_refused_in_one_line(blobs, tmp_path):
     sparse, config = random_model(blobs, weighting="sparsemax"), run_config("two_moons", weighting="sparsemax")
     refusals = [
