@@ -4,6 +4,7 @@ Each function adds runs of ten seeds. Half of them are a little above and half a
 claimed bound for side 0, well within the claim for side 1, and well beyond it for side −1.
 """
 
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -109,16 +110,23 @@ def cost_of_interpretability(runs, side):
         runs.add(metrics, seeds=SEEDS, method="idw", prototypes=20, dataset="mnist", power=power)
 
 
+def lookups(runs, recall, dimensions, items, seeds=SEEDS, **data):
+    """Add tables of both kinds that are compared; recall is a function of similarity, dimensions, items and seed."""
+    kinds = {"idw": "none", "inner_product": "sqrt_dimensions"}
+    for d, n, (similarity, scaling) in product(dimensions, items, kinds.items()):
+        settings = {"kind": "hash_table", "similarity": similarity, "scaling": scaling, "seeds": seeds}
+        dataset = {"name": "lookup", "items": n, "dimensions": d, "noise": 0.2, **data}
+        runs.add({("test", "recall"): partial(recall, similarity, d, n)}, dataset=dataset, **settings)
+
+
 def capacity(runs, side):
     """Recall falls from 1 to 0 at once, after 16 items or after another number."""
     most = {1: lambda seed: 64, 0: lambda seed: 64 if seed % 2 else 4, -1: lambda seed: 4}[side]
-    for d, items in product((16, 64), (2, 4, 8, 16, 32, 64, 128)):
-        data = {"name": "lookup", "items": items, "dimensions": d, "noise": 0.2}
-        tables = (("idw", "none", most), ("inner_product", "sqrt_dimensions", lambda seed: 16))
-        for similarity, scaling, limit in tables:
-            recall = {("test", "recall"): lambda seed, n=items, limit=limit: float(n <= limit(seed))}
-            kind = {"kind": "hash_table", "similarity": similarity, "scaling": scaling}
-            runs.add(recall, dataset=data, seeds=SEEDS, **kind)
+
+    def recall(name, dimensions, n, seed):
+        return float(n <= (most(seed) if name == "idw" else 16))
+
+    lookups(runs, recall, (16, 64), (2, 4, 8, 16, 32, 64, 128))
 
 
 BASES = {

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from cases import CASES, DISTANCES, EDGES, SEEDS, about, cell, decay, study
+from cases import CASES, DISTANCES, EDGES, SEEDS, about, cell, decay, lookups, study
 from scipy.stats import spearmanr
 
 from idwbench.attention.scores import METHODS
@@ -57,9 +57,23 @@ def test_influence_far_from_a_patch_refutes_a_sharp_decay(runs):
     assert judged.decisive.effect == pytest.approx(0.25)
 
 
-def test_idw_must_be_below_other_methods_on_mnist(runs):
-    CASES["above other methods on MNIST"](runs, 0)
-    assert "idw − fc_relu, MNIST: +3.00 points" in runs.judge(14).reason
+# Runs by their name in the table, the claim, and the verdict with a part of what it says.
+SAID = [
+    ("above other methods on MNIST", 14, "does not hold", "idw − fc_relu, MNIST: +3.00 points"),
+    ("coverage of baselines", 4, "not enough runs", "with 16 prototypes: idw 0.15, kmeans 0.125, samples 0.25."),
+    ("two epsilons", 17, "holds", "Accuracy: p=1 − p=2: −9 at ε = 0.1."),
+    ("rates by validation", 25, "does not hold", "idw − scaled_dot, ViT on digits: −2.00 points"),
+    ("changes of heads", 30, "does not hold", "predictions changed by a patch, mlp: 1.39 % [1.39, 1.39]"),  # 5 of 360
+    ("changes of heads", 30, "does not hold", "With the exact η: holds (other test predictions changed by a patch"),
+]
+
+
+@pytest.mark.parametrize(("case", "number", "verdict", "words"), SAID)
+def test_a_verdict_says_what_decides_it_and_what_stands_beside_it(runs, case, number, verdict, words):
+    CASES[case](runs, 0)
+    judged = runs.judge(number)
+    assert judged.verdict == verdict
+    assert words in " ".join((judged.reason, *judged.remarks))
 
 
 @pytest.mark.parametrize(("number", "what"), [(11, "influence"), (13, "changed"), (19, "loss")])
@@ -79,27 +93,14 @@ def test_patches_of_each_size_are_judged_and_the_verdict_is_that_of_the_authors(
     assert judged.remarks[-1].startswith("With a logit margin of 1: ")
 
 
-def test_the_learning_rate_is_that_of_the_best_validation_and_not_of_the_best_test(runs):
-    CASES["rates by validation"](runs, 0)
-    assert runs.judge(25).verdict == "does not hold"
-
-
-def test_the_share_of_changed_predictions_is_that_of_all_other_test_inputs(runs):
-    CASES["changes of heads"](runs, 0)
-    judged = runs.judge(30)
-    assert judged.decisive.effect == pytest.approx(100 * 5 / 360)
-    assert judged.remarks[0].startswith("With the exact η: holds (other test predictions changed by a patch")
-
-
 def test_capacities_are_compared_at_16_and_64_dimensions(runs):
     """Recall falls from 1 to 0 at once, between 8 and 16, or 64 and 128 items."""
-    tables = (("idw", "none", {16: 64, 64: 8}), ("inner_product", "sqrt_dimensions", {16: 8, 64: 64}))
-    for similarity, scaling, recalled in tables:
-        for dimensions, most in recalled.items():
-            for items in (8, 16, 64, 128):
-                data = {"name": "lookup", "items": items, "dimensions": dimensions, "noise": 0.2}
-                recall = {("test", "recall"): lambda seed, n=items, m=most: float(n <= m) - 1e-4 * seed * (n > m)}
-                runs.add(recall, dataset=data, kind="hash_table", similarity=similarity, scaling=scaling, seeds=SEEDS)
+    most = {("idw", 16): 64, ("idw", 64): 8, ("inner_product", 16): 8, ("inner_product", 64): 64}
+
+    def recall(name, dimensions, items, seed):
+        return 1.0 if items <= most[name, dimensions] else -1e-4 * seed
+
+    lookups(runs, recall, (16, 64), (8, 16, 64, 128))
     judged = runs.judge(33)
     assert judged.verdict == "does not hold"
     assert [finding.outcome for finding in judged.findings] == ["supported", "refuted"]
@@ -110,12 +111,8 @@ def test_capacities_are_compared_at_16_and_64_dimensions(runs):
 
 def test_tables_of_which_no_seed_has_every_number_of_items_have_no_capacity(runs):
     """And tables with other numbers of queries do not count beside those with more runs."""
-    for similarity, scaling in (("idw", "none"), ("inner_product", "sqrt_dimensions")):
-        settings = {"kind": "hash_table", "similarity": similarity, "scaling": scaling}
-        for items in (8, 16):
-            data = {"name": "lookup", "items": items, "dimensions": 4, "noise": 0.2}
-            runs.add({("test", "recall"): 1.0}, dataset=data, seeds=[items], **settings)
-            runs.add({("test", "recall"): 1.0}, dataset={**data, "queries": 512}, seeds=[items], **settings)
+    for items, queries in product((8, 16), (256, 512)):
+        lookups(runs, lambda *_: 1.0, (4,), (items,), seeds=[items], queries=queries)
     judged = runs.judge(33)
     assert (judged.verdict, judged.remarks) == ("not enough runs", ())
 
@@ -123,11 +120,6 @@ def test_tables_of_which_no_seed_has_every_number_of_items_have_no_capacity(runs
 @pytest.fixture(scope="module")
 def moons():
     return load_dataset(TwoMoonsConfig()).train.inputs.astype(np.float64)
-
-
-def test_coverage_is_shown_beside_that_of_k_means_and_random_points(runs):
-    CASES["coverage of baselines"](runs, 0)
-    assert "Mean coverage with 16 prototypes: idw 0.15, kmeans 0.125, samples 0.25." in runs.judge(4).remarks
 
 
 def test_random_training_points_are_not_where_the_data_is_dense(runs, moons):
@@ -150,11 +142,6 @@ def test_the_measure_of_density_is_the_distance_to_the_tenth_neighbour(moons):
     assert neighbour_distance(points, moons) == pytest.approx(np.median(distances[:, NEIGHBOURS - 1]), abs=1e-12)
     square = np.random.default_rng(0).uniform(size=(2000, 2))
     assert uniform_neighbour_distance(square) == pytest.approx(np.sqrt(10 / (np.pi * 2000)), rel=0.1)
-
-
-def test_other_epsilons_are_remarks(runs):
-    CASES["two epsilons"](runs, 0)
-    assert runs.judge(17).remarks == ("Accuracy: p=1 − p=2: −9 at ε = 0.1.",)
 
 
 def test_diverged_runs_count_as_unstable_and_are_reported(runs):
