@@ -1,6 +1,9 @@
-"""Training with the engine of a run, without a database."""
+"""Training with the engine of a run, without a database; and by the optimizers of torch."""
 
+import math
 from dataclasses import replace
+
+import torch
 
 from idwbench.training import fused_engine, torch_engine
 from idwbench.training.engine import Context
@@ -19,6 +22,24 @@ def train_run(config, dataset, **settings):
     """Train one run."""
     (result,) = train_runs([config], dataset, **settings)
     return result
+
+
+def torch_optimizer(protocol, tensors):
+    """Return the optimizer of torch for a protocol; each step has its own rate."""
+    if protocol.optimizer == "sgd":
+        return torch.optim.SGD(tensors, momentum=protocol.momentum, weight_decay=protocol.weight_decay)
+    is_amsgrad = protocol.optimizer == "adam_amsgrad"
+    return torch.optim.Adam(tensors, amsgrad=is_amsgrad, weight_decay=protocol.weight_decay)
+
+
+def torch_step(optimizer, protocol, loss, rate):
+    """Take a step by the clipped gradients of a loss, and return their norm before."""
+    optimizer.zero_grad()
+    loss.backward()
+    norm = torch.nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], protocol.gradient_clip or math.inf)
+    optimizer.param_groups[0]["lr"] = rate
+    optimizer.step()
+    return norm.item()
 
 
 def replace_train(monkeypatch, name, train):

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from engine_runs import torch_optimizer, torch_step
 from recorded import RecordedTraining
-from torch import nn
 
 from idwbench.dual import limited
 from idwbench.dual import memory as memory_module
@@ -252,17 +252,11 @@ def test_the_factors_of_adam_are_the_nearest_to_its_updates_and_the_residual_is_
     recording = training(settings, tmp_path).run()
     again = training(settings, tmp_path / "again")  # the same by torch.optim.Adam
     layers, p = again.layers, again.protocol
-    parameters = list(again.module.parameters())
-    optimizer = torch.optim.Adam(parameters, amsgrad=p.optimizer == "adam_amsgrad", weight_decay=p.weight_decay)
+    optimizer = torch_optimizer(p, again.module.parameters())
     factors: dict[str, list[np.ndarray]] = {name: [] for name in layers}
     for step, rows in enumerate(batches()):
-        optimizer.param_groups[0]["lr"] = learning_rate(p, step // 4)
-        optimizer.zero_grad()
-        again.losses(rows).mean().backward()
-        if p.gradient_clip:
-            nn.utils.clip_grad_norm_(parameters, p.gradient_clip)
         before = {name: joined(layer) for name, layer in layers.items()}
-        optimizer.step()
+        torch_step(optimizer, p, again.losses(rows).mean(), learning_rate(p, step // 4))
         for name, layer in layers.items():
             moment = joined(layer, lambda parameter: optimizer.state[parameter]["exp_avg"]) / (1 - 0.9 ** (step + 1))
             squares = np.maximum((moment**2).sum(1), 1e-300)

@@ -26,10 +26,9 @@ from idwbench.runs.results import RunResult
 # Initial keys and values
 
 
-def begin(dataset, way, prototypes, seed=0):
-    model = run_config(dataset.config, method="idw", prototypes=prototypes, initialisation=way).model
-    moments = feature_moments(dataset.train.inputs)
-    return initial_prototypes(model, dataset, moments, np.random.default_rng(seed))
+def begin(dataset, way, prototypes, **settings):
+    model = run_config(dataset.config, method="idw", prototypes=prototypes, initialisation=way, **settings).model
+    return initial_prototypes(model, dataset, feature_moments(dataset.train.inputs), np.random.default_rng(0))
 
 
 def with_train(inputs, labels, n_classes):
@@ -70,6 +69,17 @@ def test_one_centre_of_k_means_is_the_mean_input_of_its_class_or_of_all_with_the
     np.testing.assert_allclose(keys[order], means, rtol=0, atol=bound)
     if dataset.task == "regression":
         np.testing.assert_allclose(values[0], dataset.train.targets.mean(0, dtype=np.float64), rtol=2**-23)
+
+
+@pytest.mark.parametrize("dataset", [make_dataset(), make_regression()], ids=["classes", "numbers"])
+@pytest.mark.parametrize("way", ["default", "samples", "kmeans", "kaiming"])
+def test_initial_values_that_are_zero_or_random_leave_the_keys(dataset, way):
+    (keys, values), (same, zeros), (again, random) = (
+        begin(dataset, way, 6, initial_values=words) for words in ("default", "zero", "random")
+    )
+    np.testing.assert_array_equal([same, again], [keys, keys])
+    assert zeros.shape == random.shape == values.shape and not zeros.any() and len(np.unique(random)) > 5
+    assert 0 < np.abs(random).min() <= np.abs(random).max() <= (6 / random.shape[1]) ** 0.5
 
 
 @pytest.mark.filterwarnings("ignore:Number of distinct clusters")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from blob_data import make_dataset, make_regression
-from engine_runs import train_run
+from engine_runs import torch_optimizer, torch_step, train_run
 from kinds import PROTOCOLS, prototypes_run
 from recorded_mlp import OF, PROTOCOL, SETTINGS, layers_of, made_parts, outputs, store_recorded
 from scipy.special import softmax
@@ -33,15 +33,10 @@ class Float64Replay(AbstractReplay):
         self.begin()
 
     def begin(self):
-        generator, model, p = np.random.default_rng(1), self.config.network, self.protocol
+        generator, model = np.random.default_rng(1), self.config.network
         sizes = (model.prototypes, self.dataset.n_features), (model.prototypes, self.dataset.n_outputs)
         self.parameters = [torch.from_numpy(generator.normal(size=size)).requires_grad_() for size in sizes]
-        if p.optimizer == "sgd":
-            kind, options = torch.optim.SGD, {"momentum": p.momentum}
-        else:
-            kind, options = torch.optim.Adam, {"amsgrad": p.optimizer == "adam_amsgrad"}
-        self.optimizer = kind(self.parameters, weight_decay=p.weight_decay, **options)
-        self.taken, self.clip = 0, 1.0
+        self.optimizer, self.taken, self.clip = torch_optimizer(self.protocol, self.parameters), 0, 1.0
 
     def loss(self, rows):
         train, model = self.dataset.train, self.config.network
@@ -53,13 +48,8 @@ class Float64Replay(AbstractReplay):
 
     def take(self, steps):
         for rows in steps.rows:
-            self.optimizer.zero_grad()
-            self.loss(rows).backward()
-            if largest := self.protocol.gradient_clip:
-                norm = torch.nn.utils.clip_grad_norm_(self.parameters, largest).item()
-                self.clip = min(1.0, largest / (norm + 1e-6))
-            self.optimizer.param_groups[0]["lr"] = steps.rate
-            self.optimizer.step()
+            norm = torch_step(self.optimizer, self.protocol, self.loss(rows), steps.rate)
+            self.clip = min(1.0, (self.protocol.gradient_clip or np.inf) / (norm + 1e-6))
             self.taken += 1
 
     def prototypes(self):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from blob_data import make_dataset
-from engine_runs import train_run
+from engine_runs import torch_optimizer, torch_step, train_run
 from kinds import IDW_HEAD, LEARNED, images, mlp_run, network_run, table_run, two_parts
 from scipy.special import softmax
 from texts import text_dataset, text_file, text_run
@@ -52,16 +52,13 @@ def float64_training(config, dataset):
     """Take the same steps in float64 with modules of PyTorch; return network, and labels, keys and losses of slots."""
     protocol, rows = config.protocol, drawn_rows(config, dataset)
     network = initial_mlp(config.model, dataset, np.random.default_rng(config.seed)).double()
-    optimizer = torch.optim.SGD(network.parameters(), protocol.learning_rate, protocol.momentum)
+    optimizer = torch_optimizer(protocol, network.parameters())
     inputs, labels = torch.from_numpy(dataset.train.inputs).double(), torch.from_numpy(dataset.train.labels)
     keys, losses = [], []
     for some in rows:
         layer_inputs, outputs = network.layer_inputs(inputs[some])
         losses.append(cross_entropy(outputs, labels[some], reduction="none"))
-        optimizer.zero_grad()
-        losses[-1].mean().backward()
-        torch.nn.utils.clip_grad_norm_(network.parameters(), protocol.gradient_clip)
-        optimizer.step()
+        torch_step(optimizer, protocol, losses[-1].mean(), protocol.learning_rate)
         keys.append(layer_inputs)
     layers = [torch.cat(parts).detach().numpy() for parts in zip(*keys, strict=True)]
     of_slots = labels[np.concatenate(rows)].numpy()

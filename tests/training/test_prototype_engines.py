@@ -9,7 +9,7 @@ import pytest
 import torch
 from array_models import SCORE_SETTINGS
 from blob_data import make_dataset, make_regression
-from engine_runs import train_run, train_runs
+from engine_runs import torch_optimizer, torch_step, train_run, train_runs
 from kinds import EXAMPLES as EXAMPLES_OF_KINDS
 from kinds import PROTOCOLS, prototypes_run
 from sweep_specs import sweep_spec
@@ -20,7 +20,7 @@ from idwbench.attention.scores import METHODS
 from idwbench.attention.weightings import WEIGHTINGS
 from idwbench.data.dataset import Split
 from idwbench.errors import ConfigError
-from idwbench.models.initialisation import initial_prototypes, initial_slopes, learned_arrays
+from idwbench.models.initialisation import initial_slopes, learned_arrays
 from idwbench.runs.datasets import parse_dataset
 from idwbench.runs.protocol import learning_rate
 from idwbench.training.engine import stack_key
@@ -76,25 +76,16 @@ def plain_loop(config, dataset, dtype, prototypes=random_prototypes):
     tensors = [*by_name.values()]
     arguments = {**config.model.parameters, **{name: by_name[name] for name in learned}}
     sloped = {name: by_name[name] for name in slopes}
-    optimizer = (
-        torch.optim.SGD(tensors, momentum=p.momentum, weight_decay=p.weight_decay)
-        if p.optimizer == "sgd"
-        else torch.optim.Adam(tensors, amsgrad=p.optimizer == "adam_amsgrad", weight_decay=p.weight_decay)
-    )
+    optimizer = torch_optimizer(p, tensors)
     inputs, targets = torch.from_numpy(dataset.train.inputs).to(dtype), torch.from_numpy(dataset.train.targets)
     loss_of = partial(torch.nn.functional.cross_entropy, label_smoothing=config.model.label_smoothing)
     if dataset.task == "regression":
         targets, loss_of = targets.to(dtype), torch.nn.functional.mse_loss
     for epoch in range(p.epochs):
-        optimizer.param_groups[0]["lr"] = learning_rate(p, epoch)
         total = 0.0
         for batch in torch.from_numpy(generator.permutation(len(targets))).split(p.batch_size):
             loss = loss_of(prototype_logits(method, arguments, inputs[batch], *tensors[:2], sloped), targets[batch])
-            optimizer.zero_grad()
-            loss.backward()
-            if p.gradient_clip:
-                torch.nn.utils.clip_grad_norm_(tensors, p.gradient_clip)
-            optimizer.step()
+            torch_step(optimizer, p, loss, learning_rate(p, epoch))
             if config.model.key_bounds == "data":
                 tensors[0].detach().clamp_(inputs.amin(0), inputs.amax(0))
             total += loss.item() * len(batch)
@@ -234,28 +225,6 @@ def test_small_runs_and_those_of_sweeps_need_one_thread_and_large_ones_what_they
     with limited_threads(2):
         run_sweep(sweep_spec("test", (data, config.protocol), grid=[block]), tmp_path / "2.db")
     assert [run.threads for run in Results(tmp_path / "2.db").find_runs(sweep="test")] == [1]
-
-
-BEGUN = [(make_regression(), ["samples", "kmeans"]), (make_dataset(), ["default", "samples", "kmeans", "kaiming"])]
-
-
-@pytest.mark.parametrize("words", ["default", "zero", "random"])
-@pytest.mark.parametrize(("dataset", "initialisation"), [(data, way) for data, ways in BEGUN for way in ways])
-def test_engines_begin_at_the_same_prototypes_and_initial_values_leave_their_keys(dataset, initialisation, words):
-    begun, settings = [], {"initialisation": initialisation, "epochs": 1, "learning_rate": 1e-30}
-    for way in ("default", words):
-        config = prototypes_run(dataset, initial_values=way, **settings)
-        begun.append(initial_prototypes(config.model, dataset, dataset.moments, np.random.default_rng(config.seed)))
-    (keys, values), (same_keys, others) = begun
-    np.testing.assert_array_equal(same_keys, keys)
-    assert others.shape == values.shape
-    if words == "random":
-        assert 0 < np.abs(others).min() <= np.abs(others).max() <= (6 / others.shape[1]) ** 0.5
-        assert len(np.unique(others)) > 5
-    assert words != "zero" or (others == 0).all()
-    for result in by_both(config, dataset):
-        for name, array in (("keys", keys), ("values", others)):
-            np.testing.assert_allclose(result.arrays[name], array, rtol=0, atol=1e-29)  # a rate for each step
 
 
 POWERS = [0.5, 1.0, 2.0, 64.0]
