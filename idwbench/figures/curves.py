@@ -16,11 +16,10 @@ from idwbench.errors import ConfigError
 from idwbench.figures.lines import DASHES, Axis, Look, draw_lines, place_looks
 from idwbench.figures.runs import Selection, best_rows, row_labels
 from idwbench.figures.style import QUIET, method_colour
-from idwbench.report.frame import Row
+from idwbench.report.frame import Row, chosen_split
 from idwbench.report.labels import constants_title, count_label, metric_label, sortable, varying_settings
 from idwbench.report.summaries import Section, section_headers
 from idwbench.runs.dataset_base import SequencePairsConfig
-from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.metrics import HEADLINES, LAYER_STATISTICS
 from idwbench.runs.protocol import Protocol
 from idwbench.runs.results import CurvePoint
@@ -47,7 +46,7 @@ Curves = tuple[pandas.DataFrame, dict[str, Look], dict[str, Axis]]
 
 
 def curves_figure(selection: Selection) -> Figure:
-    """The headline metric of the test data and the training loss against the epoch, mean ± std over seeds.
+    """The headline metric on validation, or on test without it, and the training loss by epoch, mean ± std over seeds.
 
     Raises:
         ConfigError: no complete run has a learning curve.
@@ -57,7 +56,7 @@ def curves_figure(selection: Selection) -> Figure:
 
 
 def collect_curves(selection: Selection) -> tuple[Curves, str]:
-    """Return the table of points with looks and axes, see `draw_lines`, and the data set and protocol if there is one.
+    """Return the table of points with looks and axes, see `draw_lines`, and what all data sets and protocols share.
 
     There is a measure for each metric, a panel for each number of prototypes, and a line for each setting.
 
@@ -73,38 +72,45 @@ def collect_curves(selection: Selection) -> tuple[Curves, str]:
         selection.leave_out(f"{others}, beginning with {more[0].title}")
     sections = sections[:_MOST_PANELS]
     rows = [row for section in sections for row in section.rows if row.n]
-    looks = _looks([(row.model.method, _label(row.model)) for row in rows])
-    omitted = [label for label in dict.fromkeys(_label(row.model) for row in rows) if label not in looks]
+    looks = _looks([(row.model.method, _label(row)) for row in rows])
+    omitted = [label for label in dict.fromkeys(map(_label, rows)) if label not in looks]
     if omitted:
         shown = f"{omitted[0]}{', …' if omitted[1:] else ''}"
         selection.leave_out(f"{count_label(len(omitted), 'setting')} ({shown})")
     axes = {axis.label: axis for section in sections for axis in _measures(section).values()}
-    tables = [table for section in sections if len(table := _points(selection, section, points, looks))]
+    headings = section_headers(sections) if len(sections) > 1 else [""] * len(sections)
+    tables = [
+        table.assign(block=heading)
+        for heading, section in zip(headings, sections, strict=True)
+        if len(table := _points(selection, section, points, looks))
+    ]
     if not tables:
         raise ConfigError("no run to draw has a learning curve")
-    table, is_one = pandas.concat(tables), len(sections) == 1
-    return (table.assign(block="") if is_one else table, looks, axes), sections[0].title if is_one else ""
+    first, *rest = (section.title.split(" · ") for section in sections)
+    shared = " · ".join(word for word in first if all(word in own for own in rest))
+    return (pandas.concat(tables), looks, axes), shared
 
 
 def _measures(section: Section) -> dict[tuple[str, str], Axis]:
     """Return the axes by split and metric."""
     metric = HEADLINES[section.config.dataset.task]
-    test = Axis(f"test {metric_label(metric.name).replace(' (lower is better)', '')}", metric.percent)
-    return {("test", metric.name): test, ("train", "loss"): Axis("training loss", base=10)}
+    split = "validation" if chosen_split(section.rows, metric.name, None) == "validation" else "test"
+    measured = Axis(f"{split} {metric_label(metric.name).replace(' (lower is better)', '')}", metric.percent)
+    return {(split, metric.name): measured, ("train", "loss"): Axis("training loss", base=10)}
 
 
 def _points(
     selection: Selection, section: Section, points: Mapping[str, list[CurvePoint]], looks: Mapping[str, Look]
 ) -> pandas.DataFrame:
     """Return the points of lines with several epochs."""
-    rows = [row for row in section.rows if row.n and _label(row.model) in looks]
+    rows = [row for row in section.rows if row.n and _label(row) in looks]
     counts = sorted({row.model.prototypes for row in rows})
     if counts[_MOST_PANELS:]:
         selection.leave_out(f"{', '.join(map(str, counts[_MOST_PANELS:]))} prototypes")
     without = "without prototypes" if any(counts) else ""
     titles = {count: count_label(count, "prototype") if count else without for count in counts[:_MOST_PANELS]}
     found = [
-        (section.title, axis.label, titles[row.model.prototypes], _label(row.model), point.epoch, seed, value)
+        (axis.label, titles[row.model.prototypes], _label(row), point.epoch, seed, value)
         for which, axis in _measures(section).items()
         for row in rows
         if row.model.prototypes in titles
@@ -112,7 +118,7 @@ def _points(
         for point in points[run.run_key]
         if (value := point.values.get(which)) is not None
     ]
-    table = pandas.DataFrame(found, columns=["block", "measure", "panel", "label", "x", "seed", "value"])
+    table = pandas.DataFrame(found, columns=["measure", "panel", "label", "x", "seed", "value"])
     table = table[np.isfinite(table.value.astype(np.float64))]
     return table[table.groupby(["measure", "panel", "label"]).x.transform("nunique") > 1]
 
@@ -131,8 +137,8 @@ def _looks(labelled: Sequence[tuple[str, str]]) -> dict[str, Look]:
     return place_looks(table.label)
 
 
-def _label(model: ModelConfig) -> str:
-    return " ".join(filter(None, (model.method, model.versioned_label)))
+def _label(row: Row) -> str:
+    return " ".join(filter(None, (row.model.method, row.parameters_label)))
 
 
 def layer_statistics_figure(selection: Selection) -> Figure:

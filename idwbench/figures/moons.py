@@ -22,7 +22,6 @@ from idwbench.report.frame import Row
 from idwbench.report.labels import count_label
 from idwbench.report.statistics import Statistic
 from idwbench.report.summaries import Section, section_headers
-from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.metrics import HEADLINES, METRICS
 
 __all__ = ["HeatMap", "collect_heat_maps", "moons_figure", "power_epsilon_figure", "power_epsilon_heatmap_figure"]
@@ -111,7 +110,7 @@ def _collect_grid(selection: Selection, section: Section) -> tuple[str, dict[Pla
     for row in section.rows:
         power, epsilon = (row.model.parameters.get(name) for name in ("power", "epsilon"))
         if isinstance(power, float) and isinstance(epsilon, float):
-            groups[_label(row.model)][power, epsilon] = row
+            groups[_label(row)][power, epsilon] = row
     # Of equally many pairs the last: rows are sorted by prototypes and method.
     label = max(groups, key=lambda name: (len(groups[name]), list(groups).index(name)), default="")
     rows = dict(sorted(groups[label].items()))
@@ -123,9 +122,9 @@ def _collect_grid(selection: Selection, section: Section) -> tuple[str, dict[Pla
     return label, rows
 
 
-def _label(model: ModelConfig) -> str:
-    words = [word for word in model.versioned_label.split(", ") if not word.startswith(("p=", "ε="))]
-    return " · ".join([model.method, count_label(model.prototypes, "prototype"), *words])
+def _label(row: Row) -> str:
+    words = [word for word in row.parameters_label.split(", ") if not word.startswith(("p=", "ε="))]
+    return " · ".join([row.model.method, count_label(row.model.prototypes, "prototype"), *words])
 
 
 def _diverged(row: Row) -> str:

@@ -67,6 +67,7 @@ RULE = "#CBD2D9"
 PAPER = "#FFFFFF"
 _MARGIN = 0.05  # inches around a page
 _SMALL = 8.5  # points of captions and legends
+_BOLD = 0.62  # mean width of a letter of a title, of its size
 _WINDOW_DPI = 100
 _FEW_WORDS = 10  # below an axis, up to which they are oblique
 
@@ -169,12 +170,16 @@ def new_page(
 def titled_parts(
     body: SubFigure, titles: Iterable[str], heights: Sequence[float] | None = None, **text: Any
 ) -> list[SubFigure]:
-    """Return parts of a page below each other, each with its title; `heights` are in any unit, by default equal."""
+    """Return parts of a page below each other, each with its title; `heights` are in any unit, by default equal.
+
+    A title that is longer than the page is wide is broken between words.
+    """
     shown, look = [*titles], {"fontsize": 11, "weight": "bold", "color": INK, **text}
+    characters = int(72 * body.get_figure(root=True).get_figwidth() / (_BOLD * look["fontsize"]))
     parts = body.subfigures(len(shown), 1, squeeze=False, height_ratios=heights)[:, 0]
     for part, title in zip(parts, shown, strict=True):
         if title:
-            part.suptitle(title, x=0.01, ha="left", **look)
+            part.suptitle(textwrap.fill(title, characters), x=0.01, ha="left", **look)
     return [*parts]
 
 

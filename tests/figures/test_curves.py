@@ -126,7 +126,10 @@ def test_models_of_one_name_have_a_line_each_and_points_of_one_place_are_one():
     (run,) = stored((0,))
     model = run.config.model.model_copy(update={"plugin_sha256": "a" * 64})
     other = made_run(run.config.model_copy(update={"model": model}))
-    assert len(curves([run, other]).figure.axes[0].get_lines()) == 2
+    drawn = [line.get_label() for line in curves([run, other]).figure.axes[0].get_lines()]
+    assert drawn == ["idw p=2, ε=0.001", "idw p=2, ε=0.001, plugin aaaaaaaa"]
+    (alone,) = curves([other]).figure.axes[0].get_lines()
+    assert alone.get_label() == drawn[0]
     points = [("a", 1, 0, 0.5), ("a", 1, 0, 0.7), ("a", 2, 1, 0.1)]
     table = pandas.DataFrame(points, columns=["label", "x", "seed", "value"])
     (line,) = draw_lines(table, {"a": Look("#000000")}, Axis(""), Axis("")).axes[0].lines
@@ -137,12 +140,22 @@ def test_several_protocols_have_a_block_each_and_runs_of_a_kind_without_epochs_a
     baselines = stored(kind="baseline", method="samples")
     figure, left_out = curves([*stored(epochs=3), *stored(epochs=25), *baselines])
     assert len(figure.axes) == 4
-    assert sum(text.startswith("two_moons · epochs") for text in words(figure)) == 2
+    assert {"two_moons · epochs 3", "two_moons · epochs 25"} <= set(words(figure))
+    assert "two_moons · batch size 10 · learning rate 0.01" in caption(figure)
     assert left_out == ("not drawn: 2 runs of kind 'baseline'",)
     other = stored(epochs=25)
     assert len(curves([*stored(epochs=3), *other], without=other).figure.axes) == 2
     with pytest.raises(ConfigError, match="no run to draw has a learning curve"):
         curves(stored(), epochs=1)
+
+
+def test_curves_are_those_of_validation_rows_where_there_are_any():
+    config = run_config({"name": "two_moons", "validation": 0.2}, prototypes=2)
+    run = stored_run(0.9, config=config, validation=0.8)
+    by_split = {("test", "accuracy"): 0.9, ("validation", "accuracy"): 0.8}
+    axes = draw("curves", [run], curves={run.run_key: [CurvePoint(epoch, by_split) for epoch in (1, 2)]}).figure.axes
+    assert [one.get_ylabel() for one in axes] == ["validation accuracy in %"]
+    np.testing.assert_allclose(axes[0].get_lines()[0].get_ydata(), 80)
 
 
 def measured(test, validation, data_seed, **settings):

@@ -14,12 +14,13 @@ import pytest
 from case_tables import case_table
 from made import Store, assert_no_words_overlap, draw, made_dataset, made_run, use_dataset, words
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from idwbench import figures, run_config
 from idwbench.errors import ConfigError
 from idwbench.figures.lines import Axis, Look, draw_lines
 from idwbench.figures.stored import collect_figures, draw_stored
-from idwbench.figures.style import clean_text, new_page, save_figure
+from idwbench.figures.style import clean_text, new_page, save_figure, titled_parts
 
 RUN = made_run(run_config("two_moons", prototypes=3))
 STORED = {
@@ -82,6 +83,16 @@ def figure(text="words"):
     axes.set_title(text)
     axes.set_xticks([0], [text])
     return page
+
+
+def test_a_title_is_broken_where_it_would_leave_the_page():
+    page, body = new_page(5, 2)
+    titles = ["idw · p=2, ε=0.001, initialisation samples, key bounds data · 12 prototypes · accuracy 97.00 %", "short"]
+    for part in titled_parts(body, titles):
+        part.subplots()
+    page.draw_without_rendering()
+    (shown,) = (text for text in page.findobj(Text) if text.get_text().replace("\n", " ") == titles[0])
+    assert shown.get_window_extent().x1 < page.bbox.x1 and "short" in words(page)
 
 
 @pytest.mark.parametrize(("suffix", "magic"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")])
