@@ -22,6 +22,7 @@ from idwbench.report.lookups import (
     slopes_table,
 )
 from idwbench.report.render import render
+from idwbench.report.reports import table
 from idwbench.runs.config import run_config
 
 ITEMS = [2**power for power in range(1, 12)]
@@ -128,12 +129,12 @@ def capacities(items, noise=0.2, seeds=(0, 1)):
 
 def test_slopes_below_and_above_the_middle_are_those_of_the_power_laws_there():
     low, high = 1.25, 0.5
-    table = slopes_table([capacities(lambda d, seed: 2.0 * min(d, 64) ** low * max(1, d / 64) ** high)])
-    found = columns(table)
+    slopes = slopes_table([capacities(lambda d, seed: 2.0 * min(d, 64) ** low * max(1, d / 64) ** high)])
+    found = columns(slopes)
     assert found["dimensions"] == ["8 to 64", "64 to 512"] and found["slope b"] == ["1.25", "0.50"]
     assert found["items"] == ["27 to 362", "362 to 1,024"]
     assert found["95 % interval"] == ["1.25 to 1.25", "0.50 to 0.50"]
-    first, second = table.records()
+    first, second = slopes.records()
     assert (first["from_dimensions"], second["to_dimensions"], first["n"]) == (8, 512, 2)
     assert first["slope"] == pytest.approx(low) and second["slope"] == pytest.approx(high)
     assert second["expected_slope"] == pytest.approx(
@@ -184,7 +185,7 @@ def stored_lookups():
 
 
 def test_capacities_and_slopes_have_records():
-    tables = capacity_tables(stored_lookups())
+    tables = table(stored_lookups(), capacity=True).tables
     expected = lookup_capacities(stored_lookups())[0].by_dimensions[4][0].items
     records = json.loads(render(tables, "json"))
     assert len(records) == 5 + 2
