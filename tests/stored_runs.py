@@ -4,10 +4,12 @@ import sqlite3
 from contextlib import closing
 from typing import Any
 
+import numpy as np
+
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import run_config
 from idwbench.runs.metrics import HEADLINES
-from idwbench.runs.results import RunResult
+from idwbench.runs.results import Curve, RunResult
 
 
 def query(db, text, *values):
@@ -25,6 +27,22 @@ def run_result(config, **facts):
     if facts.get("state") == "diverged":
         values |= {"metrics": {}, "n_parameters": None, "diverged_epoch": 2}
     return RunResult(config, **(values | facts))
+
+
+def trained_result(config, *, shape=(2, 2), train=0.99, test=0.975, holdout=0.995, **facts):
+    """Return a result with a curve up to the accuracy on test, and random arrays of so many features and classes."""
+    numbers = np.random.default_rng(config.seed).normal(size=(config.model.prototypes, sum(shape))).astype(np.float32)
+    keys, values = np.split(numbers, [shape[0]], axis=1)
+    names = ("train", "learning_rate"), ("train", "loss"), ("test", "accuracy")
+    shares = np.arange(1, config.protocol.epochs + 1) / config.protocol.epochs
+    accuracies = {"train": train, "test": test, "holdout": holdout}
+    made = {
+        "curve": Curve(names, np.stack([0.01 - 0.009 * shares, 1 / shares, test * shares], 1).ravel().tolist()),
+        "metrics": {(split, "accuracy"): value for split, value in accuracies.items() if value is not None},
+        "arrays": {"keys": keys, "values": values},
+        "n_parameters": numbers.size,
+    }
+    return run_result(config, **(made | facts))
 
 
 def stored_run(

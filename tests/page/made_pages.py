@@ -3,28 +3,12 @@
 from itertools import product
 
 import numpy as np
-from stored_runs import run_result
+from stored_runs import run_result, trained_result
 
 from idwbench import Results, run_config
-from idwbench.runs.results import CurvePoint
 
 EVIL = '<script>document.title = "owned"</script>'
 _EPOCHS = 3
-
-
-def result(config, accuracy, features, *, state="complete"):
-    """Return a result with a curve, keys and values that follow from the seed."""
-    generator = np.random.default_rng(config.seed)
-    prototypes = config.model.prototypes
-    classes = 2 if features == 2 else 10
-    loss = [{("train", "loss"): 1 / epoch, ("test", "accuracy"): accuracy * epoch / _EPOCHS} for epoch in (1, 2, 3)]
-    curve = tuple(CurvePoint(epoch, values) for epoch, values in enumerate(loss, 1))
-    if state == "diverged":
-        return run_result(config, state=state, curve=curve)
-    sizes = {"keys": (prototypes, features), "values": (prototypes, classes)}
-    arrays = {name: generator.normal(size=size).astype(np.float32) for name, size in sizes.items()}
-    facts = {"metrics": {("test", "accuracy"): accuracy, ("train", "accuracy"): 1.0}, "arrays": arrays}
-    return run_result(config, curve=curve, n_parameters=prototypes * (features + classes), **facts)
 
 
 def moons_configs():
@@ -35,12 +19,16 @@ def moons_configs():
     return [run_config("two_moons", seed=seed, epochs=_EPOCHS, **model) for model in models for seed in (0, 1)]
 
 
-def store(results, name, configs, description="", features=2):
+def store(results, name, configs, description="", shape=(2, 2)):
     """Store a sweep with a result for each run; the first settings have the best accuracy."""
     keys = results.register_sweep(name, description, f"name: {name}", configs)
     results.lease(keys)
     accuracies = [0.99 - 0.01 * place - 0.003 * config.seed for place, config in enumerate(configs)]
-    results.finish([result(*one, features) for one in zip(configs, accuracies, strict=True)], data_sha256="0" * 64)
+    made = [
+        trained_result(config, shape=shape, train=1.0, test=accuracy, holdout=None)
+        for config, accuracy in zip(configs, accuracies, strict=True)
+    ]
+    results.finish(made, data_sha256="0" * 64)
 
 
 def filled(path):
@@ -49,7 +37,7 @@ def filled(path):
     store(results, "moons", moons_configs(), "Three methods on Two Moons")
     settings = [{"method": method, "seed": seed} for method in ("idw", "scaled_dot") for seed in (0, 1)]
     digits = [run_config("digits", prototypes=3, epochs=_EPOCHS, **given) for given in settings]
-    store(results, f"a{EVIL}", digits, f"</script><img src=x onerror='document.title=1'>{EVIL}", 64)
+    store(results, f"a{EVIL}", digits, f"</script><img src=x onerror='document.title=1'>{EVIL}", (64, 10))
     return results
 
 
@@ -79,7 +67,7 @@ def half_filled(path):
     configs = moons_configs()
     keys = results.register_sweep("half", "", "name: half", configs)
     results.lease(keys[:8])
-    results.finish([result(config, 0.9, 2) for config in configs[:3]], data_sha256="0" * 64)
-    results.finish([result(configs[3], 0.9, 2, state="diverged")], data_sha256="0" * 64)
+    ended = [*map(trained_result, configs[:3]), run_result(configs[3], state="diverged")]
+    results.finish(ended, data_sha256="0" * 64)
     results.fail(keys[4:6], f"Traceback …\nValueError: {EVIL}")
     return results

@@ -1,20 +1,13 @@
+import math
 import shutil
-from pathlib import Path
 
-import numpy as np
 import pytest
+from case_tables import VERSION_0_1_0
 from sqlalchemy import Engine, event
-from stored_runs import run_result
+from stored_runs import run_result, trained_result
 
 from idwbench import Results, run_config
 from idwbench.runs.results import CurvePoint
-
-ASSETS = Path(__file__).parents[1] / "assets" / "0.1.0"
-
-
-def curve_point(epoch, rate, loss, accuracy):
-    values = {("train", "learning_rate"): rate, ("train", "loss"): loss, ("test", "accuracy"): accuracy}
-    return CurvePoint(epoch, values)
 
 
 @pytest.fixture
@@ -63,7 +56,7 @@ def store(db):
 @pytest.fixture
 def old_db(tmp_path):
     """A copy of the database that version 0.1.0 wrote."""
-    return str(shutil.copy(ASSETS / "idwbench.db", tmp_path / "old.db"))
+    return str(shutil.copy(VERSION_0_1_0 / "idwbench.db", tmp_path / "old.db"))
 
 
 @pytest.fixture
@@ -85,27 +78,13 @@ def make_config():
 
 @pytest.fixture
 def make_result():
-    def make(config, *, train=0.99, test=0.975, holdout=0.995, **changes):
-        generator = np.random.default_rng(config.seed)
-        metrics = {("train", "accuracy"): train, ("test", "accuracy"): test}
-        if holdout is not None:
-            metrics["holdout", "accuracy"] = holdout
-        shape = (config.model.prototypes, 2)
-        facts = {
-            "curve": tuple(curve_point(epoch, 0.01 / epoch, 1 / epoch, 0.9) for epoch in range(1, 26)),
-            "metrics": metrics,
-            "arrays": {name: generator.normal(size=shape).astype(np.float32) for name in ("keys", "values")},
-            "n_parameters": config.model.prototypes * 4,
-        }
-        return run_result(config, **(facts | changes))
-
-    return make
+    return trained_result
 
 
 @pytest.fixture
 def make_diverged():
     def make(config):
-        curve = (curve_point(1, 0.01, 0.7, 0.5), curve_point(2, 0.009, float("nan"), 0.5))
+        curve = [CurvePoint(epoch, {("train", "loss"): loss}) for epoch, loss in ((1, 0.7), (2, math.nan))]
         return run_result(config, state="diverged", curve=curve)
 
     return make
