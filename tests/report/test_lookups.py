@@ -96,22 +96,6 @@ def test_what_is_censored_or_missing_is_not_fitted_nor_are_few_dimensions_and_eq
     assert (fit.exponent, fit.factor, fit.r_squared["power"]) == pytest.approx((0, 7, 1))
 
 
-def test_the_table_has_capacities_bounds_and_laws():
-    def stored(similarity, d, n, seed):
-        dataset = {"name": "lookup", "dimensions": d, "items": n, "noise": 0.0}
-        capacity = d * 1.1**seed if similarity == "inner_product" else 1e9
-        recall = min(1.0, 0.99 - 0.1 * math.log(n / capacity))
-        return stored_run(recall, dataset=dataset, kind="hash_table", similarity=similarity, seed=seed, train=None)
-
-    places = product(("inner_product", "idw"), (4, 8, 16), (2, 8, 32, 128), range(3))
-    text = render([capacity_table(lookup_capacities(stored(*place) for place in places))], "markdown")
-    assert "### Capacity at 99 % recall · noise 0 · mean 0 · queries 256" in text
-    idw = next(line for line in text.splitlines() if line.startswith("| idw"))
-    assert [cell.strip() for cell in idw.split("|")][2:5] == [r"\>128"] * 3
-    inner = next(line for line in text.splitlines() if line.startswith("| inner_product"))
-    assert "d^" in inner and " to " in inner and "3 seeds" in text
-
-
 IDW = {"kind": "hash_table", "similarity": "idw", "power": 2}
 
 
@@ -175,25 +159,31 @@ def test_other_models_exact_queries_and_where_two_items_are_too_many_have_no_exp
     assert expected_capacity(config.model, config.dataset, config.dataset.dimensions) is None
 
 
-def stored_lookups():
-    """Return runs whose recall falls below 99 % between 16 and 32 items at any dimension."""
-    return [
-        stored_run(1.0, metrics={("test", "recall"): 1.0 if n < 32 else 0.9}, train=None, seed=seed,
-                   dataset={"name": "lookup", "dimensions": d, "items": n, "noise": 0.2}, **IDW)
-        for d in (4, 8, 16, 32, 64) for n in (8, 16, 32) for seed in (0, 1)
-    ]  # fmt: skip
+def stored_lookups(similarity):
+    """Return runs of known capacity: of inner products about the dimensions, of others beyond all numbers of items."""
+    runs = []
+    for d, n, seed in product((4, 8, 16, 32, 64), (2, 8, 32, 128), range(3)):
+        recall = 0.99 - 0.1 * math.log(n / (d * 1.1**seed if similarity == "inner_product" else 1e9))
+        data = {"name": "lookup", "dimensions": d, "items": n, "noise": 0.2}
+        runs.append(stored_run(recall, dataset=data, kind="hash_table", similarity=similarity, seed=seed, train=None))
+    return runs
 
 
-def test_capacities_and_slopes_have_records():
-    tables = table(stored_lookups(), capacity=True).tables
-    expected = lookup_capacities(stored_lookups())[0].by_dimensions[4][0].items
-    records = json.loads(render(tables, "json"))
+def test_tables_have_capacities_bounds_laws_and_slopes_with_a_record_for_each():
+    runs = stored_lookups("inner_product")
+    text = render([capacity_table(lookup_capacities([*runs, *stored_lookups("idw")]))], "markdown")
+    assert "### Capacity at 99 % recall · noise 0.2 · mean 0 · queries 256" in text
+    idw = next(line for line in text.splitlines() if line.startswith("| idw"))
+    assert [cell.strip() for cell in idw.split("|")][2:7] == [r"\>128"] * 5
+    inner = next(line for line in text.splitlines() if line.startswith("| inner_product"))
+    assert "d^" in inner and " to " in inner and "3 seeds" in text
+    records = json.loads(render(table(runs, capacity=True).tables, "json"))
     assert len(records) == 5 + 2
-    assert records[0]["items_mean"] == pytest.approx(expected) == records[0]["items_low"]
-    assert (records[0]["dimensions"], records[0]["n"], records[0]["below"], records[0]["above"]) == (4, 2, 0, 0)
-    assert records[5]["slope"] == pytest.approx(0, abs=1e-12) and records[5]["to_dimensions"] == 16
+    assert records[0]["items_mean"] == pytest.approx(4 * 1.1)
+    assert (records[0]["dimensions"], records[0]["n"], records[0]["below"], records[0]["above"]) == (4, 3, 0, 0)
+    assert records[5]["slope"] == pytest.approx(1) and records[5]["to_dimensions"] == 16
     for n_dimensions, ends in {1: [], 2: ["4 to 8"], 3: ["4 to 8", "8 to 16"]}.items():  # of an unfinished sweep
-        runs = [run for run in stored_lookups() if run.config.dataset.dimensions < 4 * 2**n_dimensions]
-        assert columns(capacity_tables(runs)[1]).get("dimensions", []) == ends
+        part = [run for run in runs if run.config.dataset.dimensions < 4 * 2**n_dimensions]
+        assert columns(capacity_tables(part)[1]).get("dimensions", []) == ends
     with pytest.raises(ConfigError, match="no run on the data set lookup is complete"):
         capacity_tables([])
