@@ -6,7 +6,7 @@ import json
 import pytest
 from case_tables import case_table
 from sklearn.model_selection import ParameterGrid
-from sweep_specs import GOOD, error_of, grid_text, read_text, sweep_file, sweep_spec, sweep_text
+from sweep_specs import GOOD, error_of, grid_text, read_text, sweep_file, sweep_text
 
 from idwbench import Results, run_config, run_sweep
 from idwbench.attention.records import Method, Parameter
@@ -28,18 +28,6 @@ def test_a_good_file_becomes_frozen_values(tmp_path):
     assert sizes[:4] == [("fc_relu", 2), ("fc_relu", 16), ("neg_dist", 2), ("neg_dist", 16)]
     assert {model.parameters["power"] for model, _ in spec.settings[4:]} == {1.0, 2.5}
     assert spec.source == GOOD
-
-
-def test_a_mapping_is_one_block_whose_scalars_are_axes_of_length_one(tmp_path):
-    block = "{method: idw, prototypes: 4, learning_rate: [1, 0.1], initialisation: [mean, kmeans]}"
-    spec = read_text(tmp_path, grid_text(block))
-    cells = [(model.initialisation, protocol.learning_rate) for model, (protocol,) in spec.settings]
-    assert cells == [("mean", 1.0), ("mean", 0.1), ("kmeans", 1.0), ("kmeans", 0.1)]
-    assert {(model.method, model.prototypes) for model, _ in spec.settings} == {("idw", 4)}
-    assert spec.datasets[0][1] == DEFAULT_PROTOCOLS["two_moons"]
-    possible = "{method: idw, prototypes: 4, optimizer: sgd, momentum: [0, 0.9], epochs: 9, warmup_epochs: 8}"
-    settings = read_text(tmp_path, grid_text(possible)).settings
-    assert [protocol.momentum for _, (protocol,) in settings] == [0, 0.9]
 
 
 def test_comments_aliases_and_the_line_ends_of_other_systems_do_no_harm(tmp_path):
@@ -155,37 +143,30 @@ def test_each_data_set_is_loaded_once_and_only_if_runs_are_missing(tmp_path, mon
 
 
 def test_a_data_set_that_is_too_small_ends_the_sweep_and_keeps_what_was_trained(tmp_path):
-    large, small = (TwoMoonsConfig(train_per_class=n, test_per_class=1, holdout_per_class=0) for n in (4, 1))
-    block = {"method": "idw", "prototypes": 3, "initialisation": "samples", "epochs": 1}
-    protocol = DEFAULT_PROTOCOLS["two_moons"]
-    spec = sweep_spec("sizes", (large, protocol), (small, protocol), grid=[block])
+    sizes = f"{{name: two_moons, train_per_class: [4, 1], {TINY}}}"
+    block = "{method: idw, prototypes: 3, initialisation: samples}"
     with pytest.raises(ConfigError, match="expected at most 2"):
-        run_sweep(spec, tmp_path / "runs.db")
+        run_sweep(sweep_file(tmp_path, sizes, block), tmp_path / "runs.db")
     assert {run.state for run in Results(tmp_path / "runs.db").find_runs()} == {"complete", "planned"}
 
 
-def sweep(*blocks, seeds=(0, 1)):
-    grid = [{name: list(values) for name, values in block.items()} for block in blocks]
-    return sweep_spec("test", (TwoMoonsConfig(), DEFAULT_PROTOCOLS["two_moons"]), grid=grid, seeds=seeds)
-
-
 def test_data_sets_are_outermost_then_cells_come_in_scikit_learns_order_with_seeds_innermost(tmp_path):
-    axes = {"prototypes": [16, 2], "method": ["inv_dist", "idw"], "power": [2.0, 1.0], "epsilon": [0.1, 0.0]}
-    axes["epochs"] = [3, 1]
+    axes = {"prototypes": [16, 2], "method": ["inv_dist", "idw"], "power": [2.0, 1.0], "momentum": [0, 0.9]}
+    scalars = {"epsilon": 0.1, "optimizer": "sgd", "warmup_epochs": 8, "epochs": 9}  # are axes of length one
     data = "{name: two_moons, noise: [0.2, 0.1]}"
-    planned = plan(read_sweep(sweep_file(tmp_path, data, json.dumps(axes), seeds="[5, 3]")))
+    planned = plan(read_sweep(sweep_file(tmp_path, data, json.dumps(axes | scalars), seeds="[5, 3]")))
     assert [run.run_key for run in planned] == [
-        run_config({"name": "two_moons", "noise": noise}, seed=seed, **cell).run_key
+        run_config({"name": "two_moons", "noise": noise}, seed=seed, **cell, **scalars).run_key
         for noise in (0.2, 0.1)
         for cell in ParameterGrid(axes)
         for seed in (5, 3)
     ]
 
 
-def test_blocks_keep_their_order_and_a_shared_run_stays_at_its_first_place():
-    wide = {"method": ("idw", "gaussian"), "prototypes": (2, 16)}
-    again = {"method": ("neg_dist", "idw"), "prototypes": (16,), "power": (2.0, 3.0)}
-    runs = plan(sweep(wide, again))
+def test_blocks_keep_their_order_and_a_shared_run_stays_at_its_first_place(tmp_path):
+    wide = "{method: [idw, gaussian], prototypes: [2, 16]}"
+    again = "{method: [neg_dist, idw], prototypes: 16, power: [2, 3]}"
+    runs = plan(read_sweep(sweep_file(tmp_path, "two_moons", wide, again)))
     cells = [(run.model.method, run.model.prototypes, run.model.parameters.get("power")) for run in runs[::2]]
     first = [("idw", 2, 2.0), ("idw", 16, 2.0), ("gaussian", 2, None), ("gaussian", 16, None)]
     assert cells == [*first, ("neg_dist", 16, 2.0), ("neg_dist", 16, 3.0), ("idw", 16, 3.0)]
