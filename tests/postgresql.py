@@ -64,16 +64,16 @@ class Server:
                 rows = cursor.fetchall() if cursor.description else []
         return rows
 
-    def create(self, template="template0"):
+    def create(self):
         """Create a database and return its name."""
         name = next(self._names)
-        self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        self.execute(f"CREATE DATABASE {name} TEMPLATE template0")
         return name
 
 
 @contextmanager
-def running_server(**settings):
-    """Start a server, with `settings` in addition to those above, and stop it at the end."""
+def running_server():
+    """Start a server, and stop it at the end."""
     # Sockets have short paths, and the folders of pytest cannot be entered by another user.
     folder = Path(tempfile.mkdtemp(prefix="idwbench-pg-"))
     data = folder / "data"
@@ -84,7 +84,7 @@ def running_server(**settings):
             os.chown(folder, user.pw_uid, user.pw_gid)
         _run("initdb", user, "--pgdata", data, "--username=idwbench", "--auth=trust", "--encoding=UTF8",
              "--no-locale", "--no-sync", "--no-instructions")  # fmt: skip
-        options = {**_SETTINGS, "unix_socket_directories": str(folder), **settings}
+        options = {**_SETTINGS, "unix_socket_directories": str(folder)}
         with (data / "postgresql.conf").open("a") as file:
             file.writelines(f"{name} = '{value}'\n" for name, value in options.items())
         _run("pg_ctl", user, "--pgdata", data, "--log", folder / "log", "--wait", "--timeout=60", "start")

@@ -15,7 +15,7 @@ import psutil
 import pytest
 import torch
 from case_tables import case_table
-from texts import lstm_run, text_dataset, text_file
+from texts import text_dataset, text_file
 
 from idwbench import machine, run_config
 from idwbench.data.dataset import Split
@@ -177,16 +177,11 @@ def test_free_memory_is_that_of_machine_and_container_and_small_amounts_are_not_
 @pytest.mark.parametrize(("settings", "setting"), case_table("wrong_sizes")["memory"])
 def test_an_absurd_size_of_a_model_or_of_its_batch_is_refused(settings, setting, free, tmp_path):
     free(16 * 10**9)
-    text = text_file(tmp_path)
     is_text = settings.get("kind") == "lstm_lm"
-    data = text_dataset(text) if is_text else load_dataset(parse_dataset("two_moons"))
-
-    def config(**given):
-        return lstm_run(text, **given) if is_text else run_config("two_moons", **settings, **given)
-
-    check_run_memory(config(**{"prototypes": 16} if "head" in settings else {}), data)
+    data = text_dataset(text_file(tmp_path)) if is_text else load_dataset(parse_dataset("two_moons"))
+    check_run_memory(run_config(data.config, **settings), data)
     with pytest.raises(ConfigError, match=r" needs .* of memory, and 16.0 GB are free$"):
-        check_run_memory(config(**{setting: HUGE}), data)
+        check_run_memory(run_config(data.config, **{**settings, setting: HUGE}), data)
 
 
 def test_the_pairs_of_an_analysis_of_neighbourhoods_are_counted(free):

@@ -99,11 +99,6 @@ def test_keys_that_are_points_start_at_rows_of_a_table_and_stay_within_its_range
     assert run_config(dataset, kind="network", head="idw", prototypes=4).protocol.learning_rate == 0.01
 
 
-@pytest.mark.parametrize(("dataset", "rate"), [("two_moons", 0.01), ("mnist", 0.001), ("fashion_mnist", 0.001)])
-def test_the_data_of_the_paper_and_images_like_it_keep_its_protocol(dataset, rate):
-    assert chosen(dataset) == {**PAPER, "learning_rate": rate}
-
-
 LOW = {("train", "accuracy"): 0.5}
 ADVICE = [
     ({}, "more than 16 prototypes, power 8, initialisation samples, learning_rate 0.05 and 50 epochs"),
