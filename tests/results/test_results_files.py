@@ -33,16 +33,6 @@ def test_reading_a_missing_or_an_empty_database_is_refused_and_creates_nothing(t
     Results(empty).plan([])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("read_only", [True, False])
-def test_a_file_that_is_no_database_is_refused_unchanged(tmp_path, read_only):
-    db = tmp_path / "notes.txt"
-    db.write_text("not a database " * 100)
-    with pytest.raises(ResultsError, match="this file is not an SQLite database"):
-        Results(str(db), read_only=read_only)
-    assert db.read_text() == "not a database " * 100
-
-
 ODD_NAMES = [("a\ud800b.db", "is not the name of a file"), ("x" * 300, "cannot be opened: File name too long")]
 
 

@@ -92,8 +92,6 @@ def test_runs_in_a_state_are_selected(store, make_config, make_result, as_other_
     assert selected("retraining") == [0]
     assert selected("stale") == [4]
     assert selected("planned", "failed") == [3]
-    with pytest.raises(ConfigError, match="no state is called 'fialed' \\(did you mean 'failed'"):
-        selected("fialed")
 
 
 def test_runs_are_sorted_by_a_column_or_the_newest_first(filled):
@@ -104,8 +102,6 @@ def test_runs_are_sorted_by_a_column_or_the_newest_first(filled):
     best = sorted_runs(frame, "-test_accuracy")
     assert list(best["test_accuracy"].dropna()) == sorted(frame["test_accuracy"].dropna(), reverse=True)
     assert list(sorted_runs(frame, "bandwidth")["bandwidth"])[:2] == [0.5, "loo"]
-    with pytest.raises(ConfigError, match="no column is called 'sed' \\(did you mean 'seed'"):
-        sorted_runs(frame, "-sed")
 
 
 def test_an_empty_database_has_no_runs_for_any_condition(db):

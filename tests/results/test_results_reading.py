@@ -38,13 +38,6 @@ def test_runs_are_found_by_every_condition(filled):
     assert len(filled.find_runs(sweep="moons", states=["complete"], methods=["idw"])) == 1
 
 
-def test_an_unknown_sweep_is_refused_with_the_nearest_name_as_hint(filled):
-    for read in (lambda: filled.find_runs(sweep="moon"), lambda: filled.sweep_status("moon")):
-        with pytest.raises(ResultsError) as caught:
-            read()
-        assert (caught.value.problem, caught.value.hint) == ("no sweep 'moon' is stored", "did you mean 'moons'?")
-
-
 def test_a_run_is_found_by_the_beginning_of_its_key_unless_it_fits_several(filled, make_config):
     config = make_config(5, weight_decay=0.5)
     key = config.run_key
