@@ -1,6 +1,5 @@
 """What a sweep file says, the plan of its runs, and one line for each error: file, line, column and key."""
 
-import hashlib
 import json
 
 import pytest
@@ -9,25 +8,12 @@ from sklearn.model_selection import ParameterGrid
 from sweep_specs import GOOD, error_of, grid_text, read_text, sweep_file, sweep_text
 
 from idwbench import Results, run_config, run_sweep
-from idwbench.attention.records import Method, Parameter
-from idwbench.attention.scores import register_method
 from idwbench.data import loading
-from idwbench.errors import ConfigError, SpecError
+from idwbench.errors import ConfigError
 from idwbench.runs.datasets import DigitsConfig, TwoMoonsConfig
-from idwbench.runs.protocol import DEFAULT_PROTOCOLS, Protocol
+from idwbench.runs.protocol import DEFAULT_PROTOCOLS
 from idwbench.sweep import yaml_source
 from idwbench.sweep.spec import plan, read_sweep
-
-
-def test_a_good_file_becomes_frozen_values(tmp_path):
-    spec = read_text(tmp_path, GOOD)
-    assert (spec.name, spec.description, spec.seeds) == ("small", "A test", (0, 1, 2))
-    assert spec.datasets[0][0] == TwoMoonsConfig(noise=0.2)
-    assert spec.datasets[0][1] == Protocol(epochs=5, batch_size=10, learning_rate=1e-3)
-    sizes = [(model.method, model.prototypes) for model, _ in spec.settings]
-    assert sizes[:4] == [("fc_relu", 2), ("fc_relu", 16), ("neg_dist", 2), ("neg_dist", 16)]
-    assert {model.parameters["power"] for model, _ in spec.settings[4:]} == {1.0, 2.5}
-    assert spec.source == GOOD
 
 
 def test_comments_aliases_and_the_line_ends_of_other_systems_do_no_harm(tmp_path):
@@ -46,13 +32,6 @@ def test_the_dialect_is_yaml_1_2(tmp_path):
         assert read_text(tmp_path, GOOD.replace("name: small", f"name: {name}")).name == name.strip("'")
     for rate in ("1e-3", "1.0e-3", "1E-3", "+.001", "0.001_0"):
         assert read_text(tmp_path, GOOD.replace("1e-3}", f"{rate}}}", 1)).datasets[0][1].learning_rate == 1e-3
-
-
-def test_a_data_file_is_found_beside_the_sweep_and_known_by_its_content(tmp_path):
-    (tmp_path / "points.csv").write_text("a,label\n1,0\n", encoding="utf-8")
-    spec = read_text(tmp_path, grid_text("{method: idw, prototypes: 4}").replace("two_moons", "points.csv"))
-    assert spec.datasets[0][0].name == "csv"
-    assert spec.datasets[0][0].sha256 == hashlib.sha256(b"a,label\n1,0\n").hexdigest()
 
 
 CHANGEABLE = """
@@ -101,14 +80,6 @@ def test_a_change_of_what_a_file_has_not_names_each_of_its_settings_once(tmp_pat
         read_sweep(changeable(tmp_path), {"noise": 3})
     words = error.value.hint.partition(": ")[2].split(", ")
     assert "learning_rate" in words and len(words) == len({*words})
-
-
-def test_a_plugins_parameter_is_an_axis(tmp_path):
-    register_method(Method("scaled", "0", lambda inputs, keys: 0, parameters=(Parameter("gain", 1.0, minimum=0),)))
-    settings = read_text(tmp_path, grid_text("{method: scaled, prototypes: 2, gain: [1, 2]}")).settings
-    assert [model.parameters["gain"] for model, _ in settings] == [1, 2]
-    message = error_of(tmp_path, grid_text("{method: scaled, prototypes: 2, gain: [1, -2]}"))
-    assert message == "4:49: grid.gain[1]: must be >= 0, got -2"
 
 
 GRID = "{method: [idw, gaussian], prototypes: 2}"
@@ -232,10 +203,3 @@ def test_aliases_that_stand_for_billions_of_values_are_refused(tmp_path, monkeyp
     assert "more than 2,000 values" in error_of(tmp_path, "\n".join(levels))
     twice = "\n".join([*levels, "b9: *l9"])
     assert error_of(tmp_path, twice) == "11:1: the key 'b9' is already in line 10"
-
-
-def test_bytes_that_are_no_text_are_named_by_line_and_column(tmp_path):
-    (tmp_path / "binary.yaml").write_bytes(b"name: x\nseeds: \xff\xfe\n")
-    with pytest.raises(SpecError) as caught:
-        read_sweep(tmp_path / "binary.yaml")
-    assert str(caught.value) == f"{tmp_path / 'binary.yaml'}:2:8: not UTF-8 text"
