@@ -4,7 +4,6 @@ import json
 import re
 from unittest.mock import Mock
 
-import numpy as np
 import pytest
 from recorded_mlp import load_made, recorded_config
 from texts import lstm_run, text_file
@@ -54,13 +53,6 @@ def test_a_run_and_its_file_have_the_same_card_and_export_and_a_card_lists_patch
     lines = dict(line.split("  ", 1) for line in run("card 2.pt").stdout.splitlines())
     assert lines["patches"].strip() == "2" and lines["patch 1"].strip().endswith(f", {shown}")
     assert lines["patch 1"].strip().startswith("0,1 -> ")
-
-
-def test_prototypes_are_imported_with_their_classes_and_the_accuracies_on_their_data(run, tmp_path):
-    np.savez(tmp_path / "centres.npz", keys=[[0.0, 1.0], [1.0, -0.5]])
-    data = "--dataset two_moons --dataset-option train_per_class=20"
-    facts = json.loads(run(f"import centres.npz -o centres.pt {data} --method gaussian --json").stdout)
-    assert facts["classes"] == ["upper", "lower"] and facts["test_accuracy"] > 0.7
 
 
 def test_the_report_and_the_card_of_a_regression_have_the_target_in_its_own_units(run, tmp_path, monkeypatch):

@@ -27,7 +27,7 @@ from idwbench import Results, run_config
 from idwbench.cli import main
 from idwbench.cli.app import COMMANDS, RUNS, app
 from idwbench.cli.interruption import interruptible
-from idwbench.cli.output import echo_json, print_facts, print_line, print_table
+from idwbench.cli.output import echo_json, print_facts, print_line
 from idwbench.cli.progress import EPOCHS, progress_bars
 from idwbench.errors import NoResultsError
 
@@ -76,13 +76,6 @@ def test_facts_are_two_columns_without_what_is_empty(terminal, capsys):
         r"  a long\nname  word word word word word",
         r"                word word word \x1b",
     ]
-
-
-def test_a_table_wraps_texts_and_breaks_no_number(terminal, capsys):
-    columns = {"source": ["mnist:train:12 of the second task"], "weight": ["0.12345"], "step": ["1,234"]}
-    print_table(columns, texts=["source"])
-    words = {"source", "weight", "step", "mnist:train:12", "0.12345", "1,234", "second"}
-    assert words <= set(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(("width", "bar"), [(80, 20), (200, 40)])

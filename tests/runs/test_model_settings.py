@@ -19,7 +19,6 @@ from idwbench.runs.kinds.scikit_learn import SCIKIT_LEARN_METHODS
 from idwbench.runs.protocol import Protocol
 
 OF = ["mnist", "fashion_mnist"]
-VIT = {"encoder": "vit_tiny", "attention": "idw", "head": "idw", "prototypes": 5, "power": 4, "patches": 7}
 WORDS = {"none": None, "all": None, "true": True, "false": False}
 
 
@@ -141,12 +140,6 @@ def test_the_method_of_a_plugin_is_part_of_every_model_that_uses_it_and_of_its_v
     register_method(replace(METHODS["idw"], name="planned", sha256="ab" * 32))
     model = parsed(kind, **settings)
     assert model.plugin_sha256 == "ab" * 32 and model.versioned_label.endswith("plugin abababab")
-
-
-def test_every_setting_of_a_network_is_part_of_its_label():
-    others = [{"width": 16}, {"heads": 2}, {"attention_power": 3}, {"epsilon": 0.1}, {"initialisation": "kmeans"}]
-    others += [{"patches": 8}, {"patch": 4}, {}]
-    assert len({parsed("network", **{**VIT, **other}).parameters_label for other in others}) == len(others)
 
 
 # Mistakes
