@@ -9,7 +9,7 @@ from sklearn.metrics import r2_score, root_mean_squared_error
 from sklearn.preprocessing import StandardScaler
 
 from idwbench.data.loading import LOADERS, load_dataset
-from idwbench.data.preparation import random_stream, split_rows
+from idwbench.data.preparation import split_rows
 from idwbench.data.synthetic import draw_queries, draw_table, draw_two_moons
 from idwbench.errors import ConfigError, DatasetError
 from idwbench.runs.datasets import DATASETS, LookupConfig, TwoMoonsConfig, parse_dataset
@@ -222,14 +222,6 @@ def test_rows_are_split_class_by_class_by_a_fraction_or_in_exact_numbers():
         shares = np.bincount(UNEVEN[apart], minlength=8)[[3, 1, 7]]
         # Rounding moves a share by less than one row, and the single row of a class, which stays, moves one more.
         assert (np.abs(shares - size * np.array([50, 5, 1]) / 56) < 2).all()
-
-
-def test_without_classes_the_rows_are_drawn_at_random_and_streams_of_one_seed_are_independent():
-    draws = [split(np.zeros(10), 3, seed)[1] for seed in range(200)]
-    assert np.bincount(np.concatenate(draws)).min() > 30 and {*map(len, draws)} == {3}
-    streams = [tuple(random_stream(5, stream).randint(2**31, size=4)) for stream in (1, 2, 1)]
-    assert streams[0] == streams[2] != streams[1]
-    assert streams[0] != tuple(np.random.RandomState(5).randint(2**31, size=4))
 
 
 def sorted_rows(dataset, *splits):

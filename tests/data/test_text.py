@@ -80,15 +80,6 @@ def test_tokens_are_words_signs_and_line_ends_and_the_most_frequent_make_the_voc
     assert CHARACTERS.encode(f"a{UNKNOWN}", build_vocabulary(UNKNOWN * 3)).tolist() == [0, 0]
 
 
-@pytest.mark.parametrize("tokenizer", [WORDS, SPACED_WORDS])
-@pytest.mark.parametrize("text", [TEXT, "  one  two \n\n three\t", "x", "\n"])
-def test_the_lengths_of_tokens_sum_to_the_text_and_begin_with_the_token(tokenizer, text):
-    tokens, lengths = tokenizer.split(text), tokenizer.lengths(text)
-    assert lengths is not None and lengths.sum() == len(text) and len(lengths) == len(tokens)
-    starts = np.cumsum(lengths) - lengths
-    assert all(text[start:].startswith(token) for token, start in list(zip(tokens, starts, strict=True))[1:])
-
-
 @pytest.mark.parametrize("tokenizer", [CHARACTERS, WORDS])
 def test_joined_tokens_are_the_text_but_for_its_spaces_and_a_vocabulary_survives_as_an_array(tokenizer):
     spaced = "The fox ran .\nThe crow sat , and the fox didn't .\n"

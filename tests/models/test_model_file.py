@@ -78,13 +78,14 @@ def test_all_that_a_model_has_learned_is_read_back_with_patches_or_without(setti
     models, inputs = [random_model(blobs, **settings)], blobs.test.inputs
     if "k" not in settings:
         wanted = (int(models[0].outputs(inputs[:1]).argmax()) + 1) % 3
-        models.append(models[0].patch(inputs[0], wanted, radius=0.1))
+        models.append(models[0].patch(inputs[0], wanted, radius=0.1, confidence=0.6))
         assert models[1].outputs(inputs[:1]).argmax() == wanted
     for saved in models:
         save_model(saved, tmp_path / f"model{suffix}", overwrite=True)
         read = load_model(tmp_path / f"model{suffix}")
         np.testing.assert_array_equal(read.outputs(inputs), saved.outputs(inputs))
-        assert (read.config, saved_model_card(read)) == (saved.config, saved_model_card(saved))
+        assert (read.config, read.repairs) == (saved.config, saved.repairs)
+        assert saved_model_card(read) == saved_model_card(saved)
         for name, array in saved.network.state_dict().items():
             assert torch.equal(read.network.state_dict()[name], array)
         terms = read.explain(inputs[1])

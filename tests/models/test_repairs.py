@@ -73,22 +73,6 @@ def test_patches_one_after_the_other_are_those_of_all_at_once_in_any_order_and_w
     assert (model.outputs(data.train.inputs).argmax(1) == data.train.labels)[right].all()
 
 
-@pytest.mark.parametrize("ending", ["pt", "safetensors"])
-def test_files_give_the_same_answers_and_undoing_all_restores_the_bytes_of_the_first(moons, data, tmp_path, ending):
-    paths = [tmp_path / f"{number}.{ending}" for number in range(3)]
-    moons.save(tmp_path / f"new.{ending}")
-    load_model(tmp_path / f"new.{ending}").save(paths[0])
-    patched = load_model(paths[0]).patch([0.0, 1.0], 1)
-    patched.save(paths[1])
-    both = patched.patch([0.5, 0.4], 1, kind="exact", confidence=0.9)
-    both.save(paths[2])
-    read = load_model(paths[2])
-    np.testing.assert_array_equal(read.outputs(data.test.inputs), both.outputs(data.test.inputs))
-    assert read.repairs.records == both.repairs.records
-    read.undo_patch(1).undo_patch(1).save(tmp_path / f"undone.{ending}")
-    assert (tmp_path / f"undone.{ending}").read_bytes() == paths[0].read_bytes()
-
-
 def test_an_input_of_named_columns_may_be_a_mapping_or_a_row_of_a_frame(moons):
     named = dataclasses.replace(moons, columns=Columns.of_numbers(["east", "north"]))
     by_name = {"north": 1.0, "east": 0.0}
