@@ -199,7 +199,7 @@ def test_keys_of_dot_products_have_the_images_with_the_largest_products_and_many
 TREES = Columns((Column("height"), Column("width")))
 
 
-def test_prototypes_are_lines_over_the_columns_and_points_among_the_rows(monkeypatch):
+def test_prototypes_are_lines_over_the_columns_and_points_among_the_rows_if_two_are_numbers(monkeypatch):
     dataset = use_dataset(monkeypatch, replace(made_dataset(), columns=TREES))
     made = [made_run(run_config("two_moons", prototypes=3, method=method)) for method in ("idw", "cosine")]
     figure, left_out = draw("columns", made)
@@ -216,12 +216,8 @@ def test_prototypes_are_lines_over_the_columns_and_points_among_the_rows(monkeyp
     assert (points.get_xlabel(), points.get_ylabel()) == tuple(TREES.names[place] for place in order)
     with pytest.raises(ConfigError, match="the keys of cosine are directions"):
         draw("columns", made[1:])
-
-
-def test_a_table_without_two_columns_of_numbers_has_lines_alone(monkeypatch):
     use_dataset(monkeypatch, replace(made_dataset(), columns=Columns((Column("kind", ("elm", "oak")),))))
-    figure, _ = draw("columns", [made_run(run_config("two_moons", prototypes=3))])
-    lines, points = figure.axes
+    lines, points = draw("columns", made[:1]).figure.axes
     assert [label.get_text() for label in lines.get_xticklabels()] == ["kind=elm", "kind=oak"]
     assert not points.axison and not points.collections
 
@@ -339,22 +335,17 @@ def test_several_data_sets_have_one_heat_map_each_of_the_headline_metric():
     assert any("rate 0.01 · test accuracy in %" in " ".join(text.split()) for text in words(figure)) and left_out == ()
 
 
-def test_the_best_cell_is_the_lightest_and_wide_ranges_are_logarithmic():
+def test_the_best_cell_is_the_lightest_wide_ranges_are_logarithmic_and_other_models_are_counted():
     given = [
         run
         for epsilon, value in zip((0.0, 0.01, 0.1, 0.5, 1.0), (0.01, 0.05, 0.1, 0.5, 0.9), strict=True)
         for run in with_metric(with_metric(runs(epsilon=epsilon), "accuracy", value, "holdout"), "key_distance", value)
     ]
-    figure = drawn("power_epsilon_heatmap", given).figure
-    figure.draw_without_rendering()
+    others = grid(method="inv_dist", powers=(1,)) + grid(prototypes=4, powers=(1,)) + runs((0,), method="neg_dist")
+    figure, left_out = drawn("power_epsilon_heatmap", given + others)
+    assert "not drawn: 9 runs of other models (drawn: idw · 2 prototypes)" in left_out, "the model with the most places"
     titles, sides = ([axes.get_title(loc=side) for axes in figure.axes] for side in ("left", "right"))
     assert titles == ["holdout accuracy in %", "key distance"]
     assert sides == ["logarithmic colours", "lower is better, logarithmic colours"]
     accuracy, distance = (axes.collections[0].get_facecolor()[:, :3].sum(1).tolist() for axes in figure.axes)
     assert accuracy == sorted(accuracy) and distance == sorted(distance, reverse=True)
-
-
-def test_the_model_with_the_most_places_is_drawn_and_others_are_counted():
-    others = grid(method="inv_dist", powers=(1,)) + grid(prototypes=4, powers=(1,)) + runs((0,), method="neg_dist")
-    left_out = drawn("power_epsilon_heatmap", grid() + others).left_out
-    assert "not drawn: 9 runs of other models (drawn: idw · 2 prototypes)" in left_out

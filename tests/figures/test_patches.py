@@ -128,27 +128,23 @@ def lines(axes):
     return {to_hex(str(line.get_color())).upper(): np.asarray(line.get_ydata()) for line in axes.lines}
 
 
-def test_influence_is_the_median_over_seeds_and_sizes_of_eta_have_their_own_lines():
-    studies = [study(seed) for seed in range(3)]
-    figure = drawn(studies, [arrays_of([0.2, top, 0.01]) for top in (0.1, 0.3, 0.15)]).figure
+def test_influence_is_the_median_over_seeds_the_calibration_error_the_mean_over_those_with_that_many_patches():
+    few, many = ((0, 1, 5), 0.1), ((0, 1, 5, 20), 0.3)
+    given = [arrays_of([0.2, top, 0.01], *patches) for top, patches in ((0.1, few), (0.3, many), (0.15, few))]
+    figure = drawn([study(seed) for seed in range(3)], given).figure
     one, two, three = figure.axes
     blue, orange, green = map(class_colour, range(3))
     np.testing.assert_allclose(lines(one)[blue], [0.2, 0.15, 0.01])
     np.testing.assert_allclose(one.lines[0].get_xdata(), np.sqrt([0.25 * 0.5, 0.5 * 1, 1 * 2]))
     np.testing.assert_allclose(lines(two)[green], [0.6, 0.45, 0.03])
-    np.testing.assert_allclose(lines(three)[orange], [0.2, 0.3, 0.4])
+    for colour, size in ((blue, 1), (orange, 2)):
+        np.testing.assert_allclose(lines(three)[colour], size * np.array([0.5 / 3, 0.7 / 3, 0.9 / 3, 0.6]))
     band = one.collections[0].get_paths()[0].vertices
     assert {0.125, 0.225} <= set(np.round(band[:, 1], 6)), "quartiles"
     assert one.get_ylim() == two.get_ylim() and one.get_ylim()[1] > 0.6, "the panels share an axis"
-    assert any("median over 3 seeds" in text for text in words(figure))
-
-
-def test_the_calibration_error_is_the_mean_over_the_seeds_with_that_many_patches():
-    arrays = [arrays_of([0.1] * 3), arrays_of([0.1] * 3, (0, 1, 5, 20), 0.3), arrays_of([0.1] * 3, (0, 1, 5))]
-    figure = drawn([study(seed) for seed in range(3)], arrays).figure
-    np.testing.assert_allclose(lines(figure.axes[2])[class_colour(0)], [0.5 / 3, 0.7 / 3, 0.9 / 3, 0.6])
-    assert list(figure.axes[2].get_xticks()) == [0, 1, 5, 20]
+    assert list(three.get_xticks()) == [0, 1, 5, 20]
     texts = " ".join(words(figure))
+    assert "median over 3 seeds" in texts
     assert "calibration error: line: mean over 1 to 3 seeds; band: mean ± sample standard deviation" in texts
     changed = "other predictions that one patch changes, mean: 1 (exact η), 4 (logit margin 1), 1,250 (authors' η)"
     assert changed in texts

@@ -147,16 +147,18 @@ def test_exact_patches_have_the_values_of_the_paper_and_of_the_authors(power):
         np.testing.assert_allclose(patches.values[0], eta * np.eye(3)[label], rtol=1e-9)
 
 
-def test_an_input_that_has_its_label_gets_no_prototype_and_keeps_it(base, rows, demand):
+@pytest.mark.parametrize("kind", ["local", "keep"])
+def test_an_input_near_a_patch_that_has_its_label_or_must_stay_gets_no_prototype_and_keeps_it(base, rows, demand, kind):
     radius = patches_of(base, [demand], rows).radii[0]
     near = (demand.query + np.float32(0.25 * radius)).astype(np.float32)
     state = base.states(near[None])
-    right = Demand(query=near, label=int(state.outputs.argmax()))
+    right = Demand(query=near, label=int(state.outputs.argmax()), kind=kind)
     assert right.label != demand.label
     assert patched(solve(base, [right, demand], rows)) == [False, True]
     patches = patches_of(base, [right, demand], rows)
     # Twice the weight would not change it either.
     assert state.patched(patches.log_weights(near[None]) + np.log(2), patches.values)[0].argmax() == right.label
+    assert patches.radii[0] < radius
 
 
 @pytest.mark.parametrize("merge", [False, True])
@@ -180,16 +182,6 @@ def test_equal_demands_share_a_prototype_and_merged_ones_too(base, rows, demand)
     assert len(merged) == 1 < len(patches_of(base, [demand, near], rows))
     logits = merged.outputs(base, np.stack([demand.query, near.query]))
     assert all(one.is_met(row) for one, row in zip([demand, near], logits, strict=True))
-
-
-def test_kept_inputs_keep_their_answers_within_reach_of_a_patch(base, rows, demand):
-    radius = patches_of(base, [demand], rows).radii[0]
-    near = (demand.query + np.float32(0.5 * radius / 2)).astype(np.float32)
-    answer = int(base.states(near[None]).outputs[0].argmax())
-    assert answer != demand.label
-    patches = patches_of(base, [demand, Demand(query=near, label=answer, kind="keep")], rows)
-    assert patches.radii[0] < radius
-    assert int(patches.outputs(base, near[None])[0].argmax()) == answer
 
 
 @pytest.mark.parametrize("asked", [{}, {"margin": 0.5}, {"confidence": 0.9}])

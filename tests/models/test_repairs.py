@@ -67,6 +67,11 @@ def test_patches_one_after_the_other_are_those_of_all_at_once_in_any_order_and_w
     assert answers(model, cases) == labels
     at_once = moons.patch_all(points[::-1], labels[::-1])
     np.testing.assert_allclose(at_once.outputs(data.test.inputs), model.outputs(data.test.inputs), atol=1e-9)
+    for number in (-1, 0, 9, 99):
+        with pytest.raises(PatchError, match=rf"no patch has the number {number} \(expected 1 to 8\)"):
+            model.undo_patch(number)
+    with pytest.raises(PatchError, match="the model has no patches"):
+        moons.undo_patch(1)
     undone, others = model.undo_patch(3), moons.patch_all(points[:2] + points[3:], labels[:2] + labels[3:])
     np.testing.assert_allclose(undone.outputs(data.test.inputs), others.outputs(data.test.inputs), atol=1e-9)
     right = moons.outputs(data.train.inputs).argmax(1) == data.train.labels
@@ -88,14 +93,6 @@ def test_an_input_of_named_columns_may_be_a_mapping_or_a_row_of_a_frame(moons):
 def test_wrong_rows_are_named(moons, inputs, labels, message):
     with pytest.raises(PatchError, match=message):
         moons.patch_all(inputs, labels)
-
-
-@pytest.mark.parametrize("number", [-1, 0, 2, 99])
-def test_a_patch_that_does_not_exist_is_not_undone(moons, number):
-    with pytest.raises(PatchError, match=rf"no patch has the number {number} \(expected 1 to 1\)"):
-        moons.patch([0.0, 1.0], 1).undo_patch(number)
-    with pytest.raises(PatchError, match="the model has no patches"):
-        moons.undo_patch(1)
 
 
 def test_a_regression_gets_a_target_and_needs_one(regression):
