@@ -55,7 +55,7 @@ INPUTS = random(L, N, E, seed=1), random(S, N, E, seed=2), random(S, N, E, seed=
 
 @pytest.mark.parametrize("arguments", case_table("inputs")["layer_arguments"])
 @pytest.mark.parametrize("need_weights", [True, False])
-def test_the_arguments_of_the_layer_do_what_they_do_in_pytorch(arguments, need_weights):
+def test_the_arguments_of_the_layer_do_what_they_do_in_pytorch_also_without_a_batch(arguments, need_weights):
     inputs = INPUTS[0], random(S, N, arguments.get("kdim", E)), random(S, N, arguments.get("vdim", E))
     if arguments.get("batch_first"):
         inputs = tuple(part.transpose(0, 1) for part in inputs)
@@ -63,18 +63,12 @@ def test_the_arguments_of_the_layer_do_what_they_do_in_pytorch(arguments, need_w
     numbers = {"attn_mask": OF_HEADS, "key_padding_mask": random(N, S, seed=4).masked_fill(PADDED, -torch.inf)}
     for given in (masks, numbers, {"average_attn_weights": False}):
         assert_same(*twins(**arguments), inputs, need_weights=need_weights, **given)
+    for given in ({}, {"attn_mask": OF_HEADS[0]}, {"attn_mask": OF_HEADS[:H] > 1}, {"key_padding_mask": PADDED[1]}):
+        alone = [part.select(0 if arguments.get("batch_first") else 1, 0) for part in inputs]
+        assert_same(*twins(**arguments), alone, need_weights=need_weights, average_attn_weights=False, **given)
     _, ours = twins(**arguments)  # a causal mask needs no tensor, also with more keys
     masked, causal = (ours(*inputs, **mask)[0] for mask in ({"attn_mask": CAUSAL}, {"is_causal": True}))
     torch.testing.assert_close(causal, masked)
-
-
-@pytest.mark.parametrize("batch_first", [True, False])
-@pytest.mark.parametrize("need_weights", [True, False])
-def test_inputs_without_a_batch_work_as_in_pytorch(batch_first, need_weights):
-    inputs = [part[:, 0] for part in INPUTS]
-    both = twins(batch_first=batch_first)
-    for masks in ({}, {"attn_mask": OF_HEADS[0]}, {"attn_mask": OF_HEADS[:H] > 1}, {"key_padding_mask": PADDED[1]}):
-        assert_same(*both, inputs, need_weights=need_weights, average_attn_weights=False, **masks)
 
 
 def test_dropout_draws_the_same_weights_as_pytorch():

@@ -51,7 +51,7 @@ def test_of_studies_with_one_seed_that_with_the_most_cases_counts(runs):
     assert runs.evidence.metric(MNIST, "patched", "cases", **study).values == {0: 300}
 
 
-def test_older_runs_lack_a_metric_or_arrays_and_say_so(runs):
+def test_older_runs_lack_a_metric_or_arrays_and_say_so_and_diverged_ones_are_finished_without_values(runs):
     runs.add(ACCURACY, seeds=range(3), **IDW)
     runs.add({("train", "dead_keys"): 2}, seeds=[3], arrays=lambda seed: {"keys": np.ones((1, 1))}, **IDW)
     series = runs.evidence.metric(TWO_MOONS, "dead_keys", **IDW)
@@ -59,12 +59,8 @@ def test_older_runs_lack_a_metric_or_arrays_and_say_so(runs):
     assert series.missing(6) == ("idw, 16 prototypes: 1 of 6 seeds (3 runs without dead keys)",)
     series = runs.evidence.from_arrays(TWO_MOONS, "keys", lambda arrays: arrays["keys"].sum(), **IDW)
     assert (series.values, series.lack) == ({3: 1.0}, "3 runs without keys")
-
-
-def test_diverged_runs_are_finished_but_have_no_values(runs):
-    runs.add(ACCURACY, seeds=[0], **IDW).add(seeds=[1], state="diverged", **IDW).add(ACCURACY, seeds=[2], **IDW)
-    assert seeds_of(runs) == {0, 2}
-    assert runs.evidence.finished(TWO_MOONS, **IDW).seed.tolist() == [0, 1, 2]
+    runs.add(seeds=[4], state="diverged", **IDW)
+    assert seeds_of(runs) == {0, 1, 2} and runs.evidence.finished(TWO_MOONS, **IDW).seed.tolist() == [*range(5)]
 
 
 def series(values, name="first − second"):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from case_tables import case_table
 from engine_runs import torch_optimizer, torch_step
 from recorded import RecordedTraining
 
@@ -189,19 +190,14 @@ def test_contributions_to_each_layer_and_the_initial_weights_make_the_answer(tra
 
 # The answers of the trained layer
 
-ALL_OF_SGD = {"momentum": 0.8, "weight_decay": 0.05, "gradient_clip": 0.1, "schedule": "cosine"}
-SGD = ({}, {"momentum": 0.9, "schedule": "cosine", "warmup_epochs": 1}, {"weight_decay": 0.05}, ALL_OF_SGD)
-ADAM = (
-    {"optimizer": "adam"},
-    {"optimizer": "adam_amsgrad", "schedule": "cosine"},
-    {"optimizer": "adam", "weight_decay": 0.05, "gradient_clip": 0.1},
-)
+PROTOCOLS = case_table("kinds")["protocols"]
+ADAM = [settings for settings in PROTOCOLS if settings.get("optimizer") != "sgd"]
+MOMENTUM = {"optimizer": "sgd", "momentum": 0.9, "learning_rate": 0.3}
 
 
 def training(settings, folder, **options):
-    base = {"epochs": 3, "batch_size": 8, "optimizer": "sgd", "schedule": "constant"}
-    rate = 0.01 if "optimizer" in settings else 0.3
-    return RecordedTraining(Protocol(**base | {"learning_rate": rate} | settings), folder / "run", **options)
+    base = {"epochs": 3, "batch_size": 8, "learning_rate": 0.01}
+    return RecordedTraining(Protocol(**base | settings), folder / "run", **options)
 
 
 def batches():
@@ -225,11 +221,11 @@ def joined(layer, part=lambda parameter: parameter):
 
 # In float64, in smaller types, and with a layer that is used twice in a step: how exact the answers are.
 RECORDED = [
-    *((settings, {}, 1e-10) for settings in SGD + ADAM),
-    *((settings, {"fold": True}, 1e-10) for settings in (SGD[-1], ADAM[0])),
-    (SGD[1], {"record_dtype": "float32"}, 1e-5),
-    (SGD[1], {"record_dtype": "float16", "fold": True}, 2e-3),
-    (SGD[1], {"twice": True}, 1e-10),
+    *((settings, {}, 1e-10) for settings in PROTOCOLS),
+    *((settings, {"fold": True}, 1e-10) for settings in (PROTOCOLS[5], PROTOCOLS[6])),
+    (MOMENTUM, {"record_dtype": "float32"}, 1e-5),
+    (MOMENTUM, {"record_dtype": "float16", "fold": True}, 2e-3),
+    (MOMENTUM, {"twice": True}, 1e-10),
 ]
 
 
@@ -243,7 +239,7 @@ def test_a_layer_answers_as_attention_over_its_training(settings, options, bound
     for name, memory in recording.layers.items():
         assert "twice" in options or np.array_equal(memory.final, joined(trained.layers[name]))
         share = recording.facts.layers[name].residual_share
-        assert (memory.residual is None) == (share is None) == ("optimizer" not in settings)
+        assert (memory.residual is None) == (share is None) == (settings.get("optimizer") == "sgd")
         assert share is None or 0.001 < share < 1
 
 
@@ -276,8 +272,7 @@ def test_the_factors_of_adam_are_the_nearest_to_its_updates_and_the_residual_is_
 def test_half_precision_keeps_three_digits_also_of_tiny_gradients(tmp_path):
     options = {"dtype": torch.float32, "loss_scale": 1e-7}
     half, whole = (
-        training({"momentum": 0.9}, tmp_path / n, record_dtype=n, **options).run().layers
-        for n in ("float16", "float32")
+        training(MOMENTUM, tmp_path / n, record_dtype=n, **options).run().layers for n in ("float16", "float32")
     )
     for name, exact in whole.items():
         assert half[name].stored_keys.dtype == half[name].gradients.dtype == np.float16

@@ -193,7 +193,7 @@ def test_bounded_prototypes_stay_in_the_range_of_all_rows_so_far():
     assert np.ptp(model.prototypes_[:, 0]) > np.ptp(few[:, 0])
 
 
-def test_a_first_partial_fit_needs_all_classes():
+def test_a_first_partial_fit_needs_all_classes_but_not_as_many_rows_as_prototypes():
     with pytest.raises(ValueError, match="classes must be passed on the first call"):
         PrototypeClassifier().partial_fit(X, WORDS)
     classes = np.unique(WORDS)
@@ -205,6 +205,8 @@ def test_a_first_partial_fit_needs_all_classes():
     assert model.predict_proba(X).shape == (60, 3)
     drawn = PrototypeClassifier(4, initialisation="kmeans").partial_fit(X, WORDS, classes=classes)
     assert drawn.partial_fit(X[:2], WORDS[:2]).n_iter_ == 2  # fewer rows than prototypes
+    many = PrototypeClassifier(80, epochs=2).fit(X, WORDS)  # of 60 rows: they begin elsewhere
+    assert many.prototypes_.shape == (80, 3) and many.get_params()["initialisation"] == "auto"
     few = PrototypeClassifier(2, epochs=1)
     with pytest.warns(UserWarning, match="n_prototypes=2 is less than the number of classes, 3"):
         few.partial_fit(X, WORDS, classes=classes)
@@ -359,8 +361,3 @@ def test_an_input_without_neighbours_gets_the_fallback(fallback, expected):
     else:
         with pytest.raises(ValueError, match="no training input has a weight"):
             model.explain([9.0])
-
-
-def test_more_prototypes_than_rows_begin_elsewhere():
-    model = PrototypeClassifier(80, epochs=2, random_state=0).fit(X, WORDS)  # of 60 rows
-    assert model.prototypes_.shape == (80, 3) and model.get_params()["initialisation"] == "auto"

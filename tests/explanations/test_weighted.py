@@ -79,7 +79,7 @@ def test_prototypes_come_with_weights_their_values_at_the_input_and_what_they_ad
 
 
 @pytest.mark.parametrize("names", [[], ["mnist", "fashion_mnist"]], ids=["one data set", "joint"])
-def test_a_mask_of_prototypes_removes_those_of_a_class_and_normalises_the_rest(names):
+def test_a_mask_of_prototypes_removes_those_of_a_class_and_its_effect_on_data_is_measured_if_it_is_there(names):
     tasks = np.arange(len(DATA.test)) % 2 if names else None
     data = replace(DATA, test=replace(DATA.test, tasks=tasks))
     saved, keys, values = model(data, {"name": "joint", "of": names} if names else "two_moons")
@@ -93,13 +93,10 @@ def test_a_mask_of_prototypes_removes_those_of_a_class_and_normalises_the_rest(n
     parts = {f"test {name}": tasks == task for task, name in enumerate(names)} or {"test": np.arange(11) >= 0}
     expected = [(name, rows.sum(), *(hits[rows].mean() for hits in right)) for name, rows in parts.items()]
     assert [(change.name, change.n, change.before, change.after) for change in effect.accuracy] == expected
-
-
-def test_a_mask_changes_the_answer_alone_without_the_training_data():
-    other = replace(DATA, sha256="1" * 64)
-    shown = explained(prototype_memory(model()[0]), "1,2,3", other, masks=["label=b"])
-    assert shown.effect is not None and shown.effect.accuracy == ()
-    assert shown.warnings[0].startswith("the effect on the test data is not measured: the data two_moons is not what")
+    without = explained(prototype_memory(saved), "11,12,13", replace(data, sha256="1" * 64), masks=["label=b"])
+    assert without.effect.accuracy == () and len(without.effect.answer.outputs) == 3
+    name = saved.config.dataset.name
+    assert without.warnings[0].startswith(f"the effect on the test data is not measured: the data {name} is not what")
 
 
 def test_a_patch_is_called_by_its_number_in_the_list_of_patches_where_others_need_no_prototype():

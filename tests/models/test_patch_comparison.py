@@ -196,19 +196,13 @@ def test_retraining_is_measured_where_all_inputs_were_added_and_fine_tuning_of_t
 
 
 @pytest.mark.parametrize("method", ["inv_dist", "neg_dist", "gaussian", "cosine", "scaled_dot"])
-def test_methods_without_a_patch_of_the_paper_have_the_other_ways(method, monkeypatch):
+def test_the_other_ways_need_no_patch_of_the_paper_no_images_and_no_retraining(method, monkeypatch):
     monkeypatch.setattr("idwbench.models.patch_comparison._STEPS", 5)
-    metrics, arrays = compare_ways(a_base(method), DATA, 6, SHAPE)
+    metrics, arrays = compare_ways(a_base(method), DATA, 6, retrain=lambda inputs, labels: None)
     assert not {way for way, _ in metrics} & {*PAPER, "retraining"}
     ways = [PATCH_WAYS.index(way) for way in ("local", "local_half", "local_s8", "local_s2", "override")]
     assert (arrays["alone"][ways, 0] == 1).all()
     assert metrics["local", "success_together"] == 1
-
-
-def test_a_diverged_retraining_and_inputs_that_are_no_images_have_no_measures(monkeypatch):
-    monkeypatch.setattr("idwbench.models.patch_comparison._STEPS", 5)
-    metrics, arrays = compare_ways(a_base(), DATA, 3, retrain=lambda inputs, labels: None)
-    assert ("retraining", "success_together") not in metrics
     assert np.isnan(arrays["together"][:, PATCH_MEASURES.index("shift_kept")]).all()
 
 

@@ -109,8 +109,8 @@ def test_a_regression_gets_a_target_and_needs_one(regression):
 
 
 def test_labels_targets_and_values_of_patches_follow_the_outputs_of_a_model(moons, regression):
-    (turned,) = moons.patch([0.0, 1.0], 1).repairs.changed(lambda outputs: outputs[::-1], [1, 0]).records
-    (record,) = moons.patch([0.0, 1.0], 1).repairs.records
+    repairs = moons.patch([0.0, 1.0], 1).repairs
+    (record,), (turned,) = repairs.records, repairs.changed(lambda outputs: outputs[::-1], [1, 0]).records
     assert (turned.label, turned.label_before, turned.value.tolist()) == (0, 1, record.value[::-1].tolist())
     repairs = regression.patch(np.zeros(regression.n_features), target=2.0, radius=0.1).repairs
     (record,), (scaled,) = repairs.records, repairs.changed(lambda outputs: 3 * outputs + 1).records
