@@ -38,7 +38,7 @@ images = model.scaling.invert(digits.test.inputs)  # data sets are scaled, model
 truth = np.array(digits.class_names)[digits.test.labels]
 answers = model.predict(images)
 wrong = np.flatnonzero(answers != truth)
-image, label = images[wrong[0]], truth[wrong[0]]
+image, label = f"digits:test:{wrong[0]}", truth[wrong[0]]  # a row by its name; pixels are taken too
 print(f"{len(wrong)} of {len(answers)} test images are wrong; the first is a {label}, the answer {answers[wrong[0]]}")
 idwbench.explain(model, image, top=5)
 

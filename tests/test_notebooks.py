@@ -1,6 +1,5 @@
 """What notebooks ask of results and show of them."""
 
-import io
 import re
 import sys
 from dataclasses import replace
@@ -10,7 +9,7 @@ import numpy as np
 import pandas
 import pytest
 from matplotlib.figure import Figure
-from stored_runs import stored_run
+from stored_runs import run_result, stored_run
 from sweep_specs import sweep_file
 
 import idwbench
@@ -18,6 +17,7 @@ from idwbench.errors import ResultsError
 from idwbench.models.saved_model import SavedModel
 from idwbench.report.reports import Report
 from idwbench.report.tables import Column, Table
+from idwbench.sweep import observer
 from idwbench.sweep.observer import NotebookBar, Observer, default_observer
 
 SWEEP = ("{name: two_moons, holdout_per_class: 50}", "{method: [idw, neg_dist], prototypes: [2, 4]}")
@@ -115,14 +115,28 @@ def test_a_failed_run_says_so_a_report_may_be_empty_and_other_objects_have_no_ht
         idwbench.html(np.zeros(2))
 
 
-def test_only_a_notebook_shows_a_bar_which_counts_the_runs_of_a_sweep(tmp_path, monkeypatch):
+def test_only_a_notebook_shows_a_bar_which_counts_the_runs_of_a_sweep(tmp_path, monkeypatch, capsys):
     monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
     assert type(default_observer()) is Observer
     monkeypatch.setitem(sys.modules, "ipykernel", object())
     assert type(default_observer()) is NotebookBar
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setattr(observer, "find_spec", lambda name: name != "ipywidgets")
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)  # which warns in a notebook without widgets
     sweep = sweep_file(tmp_path, *SWEEP)
     idwbench.run_sweep(sweep, tmp_path / "results.db")
-    assert "8/8" in (before := sys.stderr.getvalue())
+    first = capsys.readouterr()
+    assert "8/8" in first.err and "engine: fused" in first.out
     idwbench.run_sweep(sweep, tmp_path / "results.db")
-    assert sys.stderr.getvalue() == before
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_bar_shows_epochs_but_is_not_drawn_for_each(capsys):
+    bar, config = NotebookBar(), idwbench.run_config("two_moons", prototypes=2, epochs=2000)
+    bar.note("before the bar")
+    assert capsys.readouterr().out == "before the bar\n"
+    bar.planned(1, 1, 0, 0)
+    for epoch in range(2000):
+        bar.epoch([config], epoch + 1)
+    bar.finished([run_result(config)])
+    drawn = capsys.readouterr().err
+    assert "epoch 2000 of 2000" in drawn and drawn.count("\r") < 1900

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Collection, Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -47,9 +48,13 @@ class NotebookBar(Observer):
 
     def planned(self, total: int, to_do: int, running: int, failed: int) -> None:
         """Begin the bar."""
-        from tqdm.auto import tqdm
+        # Without widgets `tqdm.auto` warns. With miniters=0 time alone decides when the bar is drawn again.
+        tqdm = import_module("tqdm.auto" if find_spec("ipywidgets") else "tqdm").tqdm
+        self._bar: Any = tqdm(total=to_do, unit="run", miniters=0, disable=not to_do)
 
-        self._bar: Any = tqdm(total=to_do, unit="run", disable=not to_do)
+    def note(self, text: str) -> None:
+        """Write a line above the bar, if there is one: a search whose runs are all stored has none."""
+        import_module("tqdm").tqdm.write(text)
 
     def taken_over(self, runs: int) -> None:
         """Lengthen the bar."""
@@ -57,8 +62,10 @@ class NotebookBar(Observer):
         self._bar.refresh()
 
     def epoch(self, configs: Sequence[RunConfig], epoch: int) -> None:
-        """Show the epoch."""
-        self._bar.set_postfix_str(f"{configs[0].model.label}: epoch {epoch} of {configs[0].protocol.epochs}")
+        """Show the epoch, at most ten times a second."""
+        words = f"{configs[0].model.label}: epoch {epoch} of {configs[0].protocol.epochs}"
+        self._bar.set_postfix_str(words, refresh=False)
+        self._bar.update(0)
 
     def finished(self, results: Sequence[RunResult]) -> None:
         """Move the bar, and end it with the last run."""
