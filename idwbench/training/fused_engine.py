@@ -1,6 +1,5 @@
 """The fused engine: whole epochs in one call of a compiled kernel on one core, without the GIL; thread-safe."""
 
-import logging
 import threading
 import time
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from idwbench.runs.config import RunConfig
 from idwbench.runs.results import RunResult
 from idwbench.training.engine import Context, Engine, Fitted, check_stack, run_result
 from idwbench.training.kernel_runs import KernelRuns, first_call
-from idwbench.training.kernels.jit import cache_holds_code, with_repaired_cache
+from idwbench.training.kernels.jit import with_repaired_cache
 from idwbench.training.kernels.scores import KERNEL_SCORES
 from idwbench.training.threads import blas_threads
 
@@ -31,8 +30,6 @@ SAMPLE_NUMBERS = 1024
 BUNDLE_NUMBERS = 5 * 2**28
 MAX_BUNDLE = 250
 
-# Python prints its warnings on stderr where no handler is set up; unlike those of `warnings` they are never errors.
-_log = logging.getLogger("idwbench")
 _compiling = threading.Lock()
 _compiled = threading.Event()
 
@@ -40,15 +37,9 @@ _compiled = threading.Event()
 def prepare() -> None:
     """Compile kernels, or load them from the cache; a compilation is logged when it begins and when it ends."""
     with _compiling:
-        if _compiled.is_set():
-            return
-        is_new, started = not cache_holds_code(), time.monotonic()
-        if is_new:
-            _log.warning("compiling kernels, once on this machine: about half a minute of one core")
-        with_repaired_cache(first_call)
-        _compiled.set()
-        if is_new:
-            _log.warning("compiled in %.0f s", time.monotonic() - started)
+        if not _compiled.is_set():
+            with_repaired_cache(first_call)
+            _compiled.set()
 
 
 def has_kernel(config: RunConfig) -> bool:

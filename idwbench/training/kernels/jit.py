@@ -2,7 +2,8 @@
 
 import contextlib
 import hashlib
-import sys
+import logging
+import time
 from collections.abc import Callable
 from functools import cache, cached_property
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 import platformdirs
+from numba.core.event import Listener, install_listener
 
 from idwbench.errors import TrainingError
 from idwbench.files import read_file, writable_folder
@@ -17,7 +19,6 @@ from idwbench.files import read_file, writable_folder
 __all__ = [
     "EntryKernel",
     "cache_folder",
-    "cache_holds_code",
     "entry_kernel",
     "exact_kernel",
     "inlined_kernel",
@@ -32,6 +33,8 @@ FAST_MATH = {"reassoc", "contract", "nsz", "arcp", "afn"}
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "boundscheck": False}
 INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
+# Python prints its warnings on stderr where no handler is set up; unlike those of `warnings` they are never errors.
+_log = logging.getLogger("idwbench")
 _config = cast(Any, numba.config)
 _njit = cast(Any, numba.njit)
 
@@ -51,26 +54,45 @@ def cache_folder() -> Path | None:
     return folder if writable_folder(folder) else None
 
 
-def cache_holds_code() -> bool:
-    """Return whether machine code of these sources is in the cache."""
-    if getattr(numba.config, "DISABLE_JIT", False):
-        return True
-    version = f"py{sys.version_info.major}{sys.version_info.minor}"
-    folder = cache_folder()
-    return folder is not None and any(folder.glob(f"*/*.{version}.nbi"))
+class _Notice(Listener):
+    """Logs that an entry kernel is compiled, and when it is; the kernels that it calls are compiled within.
+
+    Numba tells it only where there is no code in the cache, for these files in their place and this processor.
+    """
+
+    def __init__(self) -> None:
+        self._depth, self._started = 0, time.monotonic()
+
+    def on_start(self, event: object) -> None:
+        """Log the beginning of the first compilation."""
+        if not self._depth:
+            self._started = time.monotonic()
+            often = "once for this installation" if cache_folder() else "in each process, as no cache can be written"
+            _log.warning("compiling kernels, %s: about half a minute of one core", often)
+        self._depth += 1
+
+    def on_end(self, event: object) -> None:
+        """Log the end of the first compilation."""
+        self._depth -= 1
+        if not self._depth:
+            _log.warning("compiled in %.0f s", time.monotonic() - self._started)
 
 
 def with_repaired_cache(first_call: Callable[[], None]) -> None:
-    """Make the first call of an entry kernel; if the cache is damaged or cannot be saved, empty it and retry."""
-    for _ in range(2):
-        try:
-            return first_call()
-        except Exception:  # a damaged file can raise any exception; a lasting error is raised by the last call
-            folder = cache_folder()
-            for file in folder.glob("*/*.nb?") if folder is not None else ():
-                with contextlib.suppress(OSError):
-                    file.unlink()
-    first_call()
+    """Make the first call of an entry kernel; if the cache is damaged or cannot be saved, empty it and retry.
+
+    What is compiled is logged.
+    """
+    with install_listener("numba:compile", _Notice()):
+        for _ in range(2):
+            try:
+                return first_call()
+            except Exception:  # a damaged file can raise any exception; a lasting error is raised by the last call
+                folder = cache_folder()
+                for file in folder.glob("*/*.nb?") if folder is not None else ():
+                    with contextlib.suppress(OSError):
+                        file.unlink()
+        first_call()
 
 
 class EntryKernel:
