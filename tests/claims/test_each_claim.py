@@ -170,13 +170,10 @@ def test_pooling_over_epsilon_does_not_decide_what_interpretability_costs(runs):
     assert "which mixes the effects of both: does not hold (" in judged.remarks[-1]
 
 
-def test_the_correlation_is_spearmans_and_none_with_a_constant():
+def test_the_correlation_is_spearmans_and_reach_and_far_influence_are_read_from_the_bins():
     first, second = [0.1, 0.4, 0.2, 0.9, 0.3], [0.5, 0.5, 0.1, 0.7, 0.9]
     assert rank_correlation(first, second) == pytest.approx(spearmanr(first, second)[0])
     assert rank_correlation([1.0, 1.0], [1.0, 2.0]) == 0
-
-
-def test_reach_and_far_influence_are_read_from_the_bins():
     arrays = {"influence_edges": EDGES, "influence": np.tile([0.4, np.nan, 0.2, 0.1, 0.02, np.nan], (3, 1))}
     assert reach(arrays, 0) == 0.5
     assert far_influence_ratio(arrays, 0) == pytest.approx(0.05)

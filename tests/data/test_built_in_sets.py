@@ -48,18 +48,10 @@ def all_rows(data):
     return [np.concatenate(part) for part in zip(*(in_own_units(data, split) for split in data.splits), strict=True)]
 
 
-def test_every_declared_data_set_has_a_loader():
-    assert set(DATASETS) == set(LOADERS)
-
-
 @pytest.mark.parametrize("name", [*TABLES, *SIZES])
-def test_the_seed_decides_and_arrays_are_contiguous_and_of_the_promised_types(name):
-    data = load(name)
-    assert data.sha256 == load(name).sha256 != load(name, seed=1).sha256
-    for split in data.splits.values():
-        assert split.inputs.dtype == np.float32 and split.inputs.flags.c_contiguous
-        assert split.targets.dtype == (np.float32 if data.task == "regression" else np.int64)
-        assert split.targets.flags.c_contiguous
+def test_every_declared_data_set_has_a_loader_and_the_seed_decides(name):
+    assert set(DATASETS) == set(LOADERS)
+    assert load(name).sha256 == load(name).sha256 != load(name, seed=1).sha256
 
 
 @pytest.mark.parametrize("name", SIZES)

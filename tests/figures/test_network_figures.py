@@ -88,12 +88,7 @@ def maps(figure):
 def test_shares_are_those_of_all_seeds_with_right_answers_above_wrong_ones_for_each_layer():
     drawing = draw_pairs("attended_classes", perceptron(seed=0), perceptron(seed=2))
     found = maps(drawing.figure)
-    titles = [
-        "layer_0 · right answers",
-        "layer_1 · right answers",
-        "layer_0 · wrong answers",
-        "layer_1 · wrong answers",
-    ]
+    titles = [f"layer_{layer} · {answers} answers" for answers in ("right", "wrong") for layer in (0, 1)]
     assert [axes.get_title(loc="left") for axes in found] == titles and not drawing.left_out
     first, second, wrong, _ = (axes.images[0].get_array() for axes in found)
     np.testing.assert_array_equal(first[:19, :19], np.eye(19))

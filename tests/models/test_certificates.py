@@ -35,21 +35,14 @@ def least_lead(base, patches, demand, radius, seed=0):
 @pytest.mark.parametrize(("method", "slope_rank"), NETWORKS)
 def test_no_input_within_the_certified_radius_loses_the_label_nor_by_rounding_within_a_small_one(method, slope_rank):
     base, _, demands, patches = solved(method, slope_rank)
-    small = demands[0].model_copy(update={"radius_given": 1e-5})
+    small, lost = demands[0].model_copy(update={"radius_given": 1e-5}), []
     for seed, demand in enumerate([*demands, small]):
         own = patches_of(base, [small]) if demand is small else patches
         radius = certified_radius(base, own, demand.query, demand.label)
         assert radius > 0 if own is patches else 1e-6 < radius < 1e-4
         assert least_lead(base, own, demand, radius, seed) > 0
-
-
-def test_the_certified_radius_is_near_the_distance_at_which_the_label_is_lost():
-    base, _, demands, patches = solved()
-    lost = []
-    for demand in demands:
-        radius = certified_radius(base, patches, demand.query, demand.label)
-        lost.append(least_lead(base, patches, demand, 2 * radius) <= 0)
-    assert np.mean(lost) > 0.5
+        lost.append(least_lead(base, own, demand, 2 * radius, seed) <= 0)
+    assert method != "idw" or slope_rank or np.mean(lost) > 0.5, "the label is lost not far beyond"
 
 
 @pytest.mark.parametrize(("method", "slope_rank"), NETWORKS)

@@ -116,17 +116,6 @@ def test_labels_of_a_network_whose_logits_hardly_differ_get_a_probability_of_sev
     assert min(row[one.label] for row, one in zip(shares, demands, strict=True)) >= 0.7
 
 
-@pytest.mark.parametrize("kind", ["local", "exact"])
-@pytest.mark.parametrize("asked", [{"margin": 0.5}, {"confidence": 0.8}, {}])
-def test_criteria_are_met_by_all_patches_at_once(base, rows, kind, asked):
-    demands = demands_of(rows, 8, kind=kind, **asked)
-    logits = patches_of(base, demands, rows).outputs(base, np.stack([one.query for one in demands]))
-    for row, demand in zip(logits, demands, strict=True):
-        others = np.delete(row, demand.label)
-        assert np.exp(row[demand.label] - np.logaddexp.reduce(row)) >= asked.get("confidence", 0)
-        assert row[demand.label] - others.max() >= asked.get("margin", 0)
-
-
 @pytest.mark.parametrize("power", [1.0, 2.0, 8.0])
 def test_exact_patches_have_the_values_of_the_paper_and_of_the_authors(power):
     base = network(power=power)

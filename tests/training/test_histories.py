@@ -250,20 +250,13 @@ def measured(stored, **settings):
     return train_run(config, DATA, results=stored[0]).metrics
 
 
-def arrays_as_layers(arrays):
-    return [np.column_stack([arrays[f"layer_{n}.weight"], arrays[f"layer_{n}.bias"]]).astype(float) for n in range(2)]
-
-
-def subset(rows):
-    train = DATA.train
-    return replace(DATA, train=Split(train.inputs[rows], train.labels[rows], train.tasks[rows]))
-
-
 def again(stored, rows, seed=0):
     """Return the layers of the network trained on some rows."""
     config = stored[1].model_copy(update={"seed": seed})
     plain = config.model_copy(update={"model": config.model.model_copy(update={"record": False})})
-    return arrays_as_layers(train_run(plain, subset(rows)).arrays)
+    train = Split(DATA.train.inputs[rows], DATA.train.labels[rows], DATA.train.tasks[rows])
+    arrays = train_run(plain, replace(DATA, train=train)).arrays
+    return [np.column_stack([arrays[f"layer_{n}.weight"], arrays[f"layer_{n}.bias"]]).astype(float) for n in range(2)]
 
 
 @pytest.mark.parametrize("mask", ["label=1", "task=mnist", "rows=0.3"])
