@@ -23,6 +23,7 @@ def place(bench, tmp_path_factory):
     for name in ("notes.pt", "notes.txt", "picture.png"):
         (folder / name).write_text("not what the ending says, and long enough to be a database or a table of numbers")
     (folder / "long.yaml").write_text(f"name: long\ndataset: two_moons\ngrid: {'a' * 300_000}\nseeds: 2\n")
+    (folder / "empty.db").touch()
     (folder / "binary.yaml").write_bytes(b"name: x\nseeds: \xff\xfe\n")
     (folder / "bad.csv").write_text('x,label\n"0,1",1\n"zero,1",0\n')
     (folder / "dated.csv").write_text("when,height,kind\n" + "2020-01-01,1.5,oak\n2020-01-02,2.5,elm\n" * 20)
