@@ -103,17 +103,10 @@ def test_json_has_everything(explained):
     assert (facts["mask"]["conditions"], facts["mask"]["removed"]) == (["label=2"], 14)
 
 
-def test_what_is_missing_or_ends_too_early_is_one_line(explained, folder, monkeypatch):
-    with monkeypatch.context() as patched:
-        load = Mock(side_effect=EOFError("No data left in file"))
-        patched.setattr("idwbench.explanations.explain.load_dataset", load)
-        assert_one_line(explained(f"{RUN} {X}"), 1, "a file ends before its content does (No data left in file)")
-    recording = folder / "models.db.recordings" / RUN
-    keys = recording / "layer_1.keys.npy"
-    keys.write_bytes(keys.read_bytes()[:-4])
-    assert_one_line(explained(f"{RUN} {X}"), 1, "layer_1.keys.npy")
-    recording.rename(folder / "elsewhere")
-    assert_one_line(explained(f"{RUN} {X}"), 1, "there is no recording: it was moved or deleted")
+def test_a_file_that_ends_too_early_is_one_line(explained, monkeypatch):
+    load = Mock(side_effect=EOFError("No data left in file"))
+    monkeypatch.setattr("idwbench.explanations.explain.load_dataset", load)
+    assert_one_line(explained(f"{RUN} {X}"), 1, "a file ends before its content does (No data left in file)")
 
 
 def test_a_prompt_is_answered_with_passages_of_the_text(run, tmp_path):
