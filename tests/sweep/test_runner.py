@@ -72,29 +72,24 @@ class FakeFuture(Future):
         """Let the cluster forget the answer."""
 
 
-class FakeClient:
-    """Answers each task by `train`, with an answer, an exception, or None for a lost connection."""
+def fake_client(train=None, workers=2, versions=None):
+    """Return a client that answers each task by `train`: an answer, an exception, or None for a lost connection."""
 
-    def __init__(self, train=None, workers=2):
-        self.train, self.n_workers = train, workers
-        self.tasks, self.resources, self.versions, self.is_cancelled = [], [], {}, False
-
-    def submit(self, function, task, *, key, pure, resources):
-        self.tasks.append(task)
-        self.resources.append(resources)
+    def submit(function, task, **options):
         try:
-            return FakeFuture((self.train or function)(task))
+            return FakeFuture((train or function)(task))
         except Exception as error:
             return FakeFuture(error)
 
-    def run(self, function, *arguments, on_error):
-        return self.versions or {ADDRESS: function(*arguments)}
+    def run(function, *arguments, on_error):
+        return versions or {ADDRESS: function(*arguments)}
 
-    def cancel(self, futures, force):
-        self.is_cancelled = True
+    info = {"workers": {f"w{i}": {"nthreads": 1, "resources": {"GPU": 1}} for i in range(workers)}}
+    return Mock(**{"submit.side_effect": submit, "run.side_effect": run, "scheduler_info.return_value": info})
 
-    def scheduler_info(self, n_workers):
-        return {"workers": {f"w{i}": {"nthreads": 1, "resources": {"GPU": 1}} for i in range(self.n_workers)}}
+
+def tasks_of(client):
+    return [call.args[1] for call in client.submit.call_args_list]
 
 
 def cluster(client, **resources):
@@ -108,7 +103,7 @@ def killed():
 @pytest.fixture(params=["threads", "cluster"])
 def client(request):
     """The client of a cluster, or None for threads of this process."""
-    return FakeClient() if request.param == "cluster" else None
+    return fake_client() if request.param == "cluster" else None
 
 
 @pytest.fixture
@@ -255,17 +250,17 @@ def test_leases_are_renewed_while_an_epoch_lasts_also_after_an_error(store, log,
     assert {*renewed[2]} == {config.run_key for config in configs}
 
 
-def sent_seeds(task):
-    return [RunConfig.model_validate_json(text).seed for text in task["stack"]]
+def configs_in(task):
+    return [RunConfig.model_validate_json(text) for text in task["stack"]]
 
 
 def trained(task):
-    return Answer([result(RunConfig.model_validate_json(text)) for text in task["stack"]])
+    return Answer([*map(result, configs_in(task))])
 
 
 def test_results_are_stored_with_the_provenance_of_their_worker(store, log):
     origin = {**collect_provenance(), "host": "node-7", "platform": "Plan 9", "git": None, "cpu": "Example CPU"}
-    train(store, seeds(1), FakeEngine(), log, FakeClient(lambda task: replace(trained(task), provenance=origin)))
+    train(store, seeds(1), FakeEngine(), log, fake_client(lambda task: replace(trained(task), provenance=origin)))
     [run] = store.find_runs()
     assert (run.host, run.platform, run.git, run.cpu["model"]) == ("node-7", "Plan 9", None, "Example CPU")
 
@@ -274,13 +269,13 @@ def test_runs_that_are_lost_beside_others_are_trained_again_each_when_nothing_el
     lost, stored = [], []
 
     def lose_once(task):
-        if sent_seeds(task) not in lost:
-            lost.append(sent_seeds(task))
+        if task["stack"] not in lost:
+            lost.append(task["stack"])
             return killed()
         stored.append(len(store.find_runs(states=["complete"])))
         return trained(task)
 
-    outcome = train(store, seeds(6), FakeEngine(stack=1), log, FakeClient(lose_once))
+    outcome = train(store, seeds(6), FakeEngine(stack=1), log, fake_client(lose_once))
     assert (outcome, failures(log), stored) == ({"complete": 6}, [], [*range(6)])
 
 
@@ -293,11 +288,11 @@ def test_runs_that_are_lost_beside_others_are_trained_again_each_when_nothing_el
     ],
 )
 def test_a_worker_that_cannot_train_ends_the_sweep_and_frees_its_runs(store, log, answer, message):
-    client = FakeClient(lambda task: answer)
+    client = fake_client(lambda task: answer)
     with pytest.raises(ClusterError, match=message):
         train(store, seeds(12), FakeEngine(), log, client)
     assert set(states(store).values()) == {"planned"}
-    assert client.is_cancelled
+    client.cancel.assert_called()
 
 
 def test_the_number_of_tasks_on_the_cluster_is_bounded_and_one_without_workers_is_waited_for(store, log):
@@ -308,39 +303,41 @@ def test_the_number_of_tasks_on_the_cluster_is_bounded_and_one_without_workers_i
         return trained(task)
 
     configs = [run(seed, prototypes=n) for n in range(1, 13) for seed in range(2)]
-    assert train(store, configs, FakeEngine(), log, FakeClient(count))["complete"] == 24
+    assert train(store, configs, FakeEngine(), log, fake_client(count))["complete"] == 24
     assert max(open_tasks) <= 2 * 2 * 2  # workers, tasks for each, runs of a stack
-    assert train(store, [run(9)], FakeEngine(), log, FakeClient(trained, workers=0))["complete"] == 1
+    assert train(store, [run(9)], FakeEngine(), log, fake_client(trained, workers=0))["complete"] == 1
     assert received(log.note) == ["tcp://10.0.0.1:8786 has no worker: waiting for one"]
 
 
 def test_workers_without_a_package_or_with_another_version_are_found_before_anything_is_leased(store, log):
-    client = FakeClient(trained)
-    client.versions = {"tcp://a": "", "tcp://b": "numpy 1.26.0, the driver has 2.4.6"}
-    with pytest.raises(ClusterError, match=r"^worker tcp://b: numpy 1.26.0, the driver has 2.4.6$"):
-        train(store, seeds(1), FakeEngine(), log, client)
-    client.versions = {"tcp://c": ModuleNotFoundError("No module named 'idwbench'")}
-    with pytest.raises(ClusterError, match=r"^worker tcp://c cannot run idwbench: ModuleNotFoundError: No module"):
-        train(store, seeds(1), FakeEngine(), log, client)
-    assert client.tasks == []
+    other = {"tcp://a": "", "tcp://b": "numpy 1.26.0, the driver has 2.4.6"}
+    absent = {"tcp://c": ModuleNotFoundError("No module named 'idwbench'")}
+    for versions, message in (
+        (other, r"^worker tcp://b: numpy 1.26.0, the driver has 2.4.6$"),
+        (absent, r"^worker tcp://c cannot run idwbench: ModuleNotFoundError: No module"),
+    ):
+        client = fake_client(trained, versions=versions)
+        with pytest.raises(ClusterError, match=message):
+            train(store, seeds(1), FakeEngine(), log, client)
+        assert tasks_of(client) == []
     assert {run.attempt for run in store.find_runs()} == {0}
 
 
 def test_tasks_for_a_gpu_need_its_resource_and_answers_are_not_kept_in_memory(store, log):
-    client = FakeClient(trained)
+    client = fake_client(trained)
     store.plan(seeds(1))
     own = Runner(store, log, "torch", "cuda", cluster=cluster(client, GPU=1.0))
     own.train(seeds(1), DATASET)
     assert own.outcome["complete"] == 1
-    assert client.resources == [{"GPU": 1.0}]
-    assert client.tasks[0]["device"] == "cuda"
+    assert client.submit.call_args.kwargs["resources"] == {"GPU": 1.0}
+    assert [task["device"] for task in tasks_of(client)] == ["cuda"]
     executor = ClusterExecutor(own.cluster, seeds(40), DATASET, None, own.context)
     assert all(executor.submit([config]).result().results for config in seeds(40))
     assert executor.in_work == {}
 
 
 def test_runs_that_need_the_database_or_its_disk_are_trained_by_the_driver(log, tmp_path, monkeypatch):
-    client = FakeClient()
+    client = fake_client()
     monkeypatch.setattr(cluster_worker, "_worker", lambda: (ADDRESS, lambda: False))
     monkeypatch.setattr(cluster_worker, "_setups", {})
     monkeypatch.setattr(cluster_module, "connected", lambda *arguments: nullcontext(cluster(client)))
@@ -349,7 +346,7 @@ def test_runs_that_need_the_database_or_its_disk_are_trained_by_the_driver(log, 
     path = sweep_file(tmp_path, moons, *blocks, "{kind: mlp, width: 4, depth: 1, record: [true, false]}", seeds="1")
     status = run_sweep(path, tmp_path / "dask.db", engine="torch", dask="local:2", observer=log)
     assert (status.total, status.complete) == (5, 5)
-    sent = [RunConfig.model_validate_json(text) for task in client.tasks for text in task["stack"]]
+    sent = [config for task in tasks_of(client) for config in configs_in(task)]
     kinds = sorted((config.model.kind, getattr(config.model, "record", None)) for config in sent)
     # A network of the grid, one that only a study needs, and the perceptron that is not recorded.
     assert kinds == [("mlp", False), ("prototypes", None), ("prototypes", None)]
