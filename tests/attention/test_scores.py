@@ -191,7 +191,7 @@ def disturbed(module):
 
 
 @pytest.mark.parametrize(("method", "settings"), EVERYTHING)
-def test_scores_are_those_of_the_method_with_the_learned_numbers(method, settings):
+def test_scores_are_those_of_the_method_with_the_learned_numbers_and_attention_that_of_the_weights(method, settings):
     score = disturbed(LearnedScore(MethodScore(method), 4, 2, **settings))
     queries, keys = pairs()
     scores = score(queries, keys)
@@ -212,6 +212,15 @@ def test_scores_are_those_of_the_method_with_the_learned_numbers(method, setting
         if settings["learned_temperature"]:
             expected = expected / np.exp(numbers["log_temperature"][head])
         np.testing.assert_allclose(scores[:, head].detach(), expected, rtol=1e-11)
+    # Attention in linear memory: the fused function of PyTorch and parts of the queries.
+    attention, values = SequenceAttention(score), random(2, 2, 5, 3, seed=2)
+    expected, weights = attention.with_weights(queries, keys, values, Masks())
+    torch.testing.assert_close(weights, scores.softmax(-1))
+    output = attention.without_weights(queries, keys, values, Masks())
+    torch.testing.assert_close(output, expected)
+    for part in score.parameters():
+        one, other = (torch.autograd.grad(way.square().sum(), part, retain_graph=True) for way in (output, expected))
+        torch.testing.assert_close(one, other)
 
 
 # All settings of one method, and all learned numbers of the others.
@@ -238,24 +247,6 @@ def test_first_normalised_queries_and_keys_have_the_mean_square_1(norm):
     query, _ = LearnedScore(MethodScore("idw"), 4, 2, qk_norm=norm).normalised(zeros, zeros)
     query.sum().backward()
     assert not query.any() and zeros.grad.isfinite().all()
-
-
-@pytest.mark.parametrize(("method", "settings"), EVERYTHING)
-def test_attention_in_linear_memory_is_that_of_the_weights(method, settings):
-    """The fused function of PyTorch and parts of the queries, with gradients of the learned numbers."""
-    score = disturbed(LearnedScore(MethodScore(method), 4, 2, **settings))
-    attention, (queries, keys), values = SequenceAttention(score), pairs(), random(2, 2, 5, 3, seed=2)
-    expected, weights = attention.with_weights(queries, keys, values, Masks())
-    torch.testing.assert_close(weights, score(queries, keys).softmax(-1))
-    output = attention.without_weights(queries, keys, values, Masks())
-    torch.testing.assert_close(output, expected)
-    numbers = [*score.parameters()]
-    if numbers:
-        gradients = (
-            torch.autograd.grad(part.square().sum(), numbers, retain_graph=True) for part in (output, expected)
-        )
-        for one, other in zip(*gradients, strict=True):
-            torch.testing.assert_close(one, other)
 
 
 @pytest.mark.parametrize(("method", "settings", "problem"), case_table("wrong_inputs")["learned_numbers"])

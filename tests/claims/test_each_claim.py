@@ -134,9 +134,7 @@ def test_random_training_points_are_not_where_the_data_is_dense(runs, moons):
     assert judged.verdict == "undecided"
     at_points, at_random = map(float, re.findall(r"[\d.]+(?= from)", judged.remarks[0]))
     assert at_points < at_random
-
-
-def test_the_measure_of_density_is_the_distance_to_the_tenth_neighbour(moons):
+    # The measure of density is the distance to the tenth neighbour.
     points = np.random.default_rng(3).normal(size=(7, 2))
     distances = np.sort(np.sqrt(((points[:, None] - moons) ** 2).sum(-1)), axis=1)
     assert neighbour_distance(points, moons) == pytest.approx(np.median(distances[:, NEIGHBOURS - 1]), abs=1e-12)

@@ -98,9 +98,7 @@ def test_the_interval_is_students_and_those_of_one_claim_are_wider():
     one, ten = Comparison(series(values), above=0.0), [Comparison(series(values), above=0.0)] * 10
     assert findings([one, "beside", bounded("weight", [1.0], "≥", 0.5)])[0].level == pytest.approx(0.95)
     assert [finding.level for finding in findings(ten)] == pytest.approx([0.995] * 10)
-
-
-def test_a_check_holds_at_every_point_or_not():
+    # A check without an interval holds at every point or not.
     assert bounded("error", [1e-15, 1e-13], "≤", 1e-12).outcome == "supported"
     failed = bounded("weight", [0.5, 1.0, 1.0], "≥", 0.99)
     assert (failed.outcome, failed.reason) == ("refuted", "weight: 0.5, claimed ≥ 0.99 (at 1 of 3 points)")

@@ -38,7 +38,7 @@ def test_accuracy_by_length_is_the_mean_over_seeds_in_a_panel_for_each_data_set(
     assert figure.get_supxlabel().startswith("line: mean over 1 to 3 seeds")
 
 
-def test_an_alignment_is_the_weights_of_what_the_network_writes_for_one_source():
+def test_an_alignment_is_the_weights_of_what_the_network_writes_for_one_source_and_few_models_are_drawn():
     pairs = [writer(seed=1), writer(weighting="straight_through"), writer("reversing", "cosine"), writer(seed=0)]
     drawing = draw_pairs("alignment", *pairs, writer(method="context_vector"))
     maps = [axes for axes in drawing.figure.subfigs[0].axes if axes.images]
@@ -52,15 +52,9 @@ def test_an_alignment_is_the_weights_of_what_the_network_writes_for_one_source()
     assert {0, 1} == {*np.unique(hard.images[0].get_array())}
     titles = [axes.get_title().split("\n")[0] for axes in maps]
     assert titles == ["idw softmax", "idw straight_through", "cosine"], "what tells models of one method apart"
-
-
-def test_models_beyond_four_are_named_as_left_out():
-    pairs = [writer(power=power) for power in (1, 2, 3, 4, 5, 6)]
-    drawing = draw_pairs("alignment", *pairs)
-    assert drawing.left_out == ("not drawn: 2 other models",)
-    assert draw_pairs("accuracy_by_length", *pairs, *(writer(power=power) for power in range(7, 14))).left_out == (
-        "not drawn: 3 other models",
-    )
+    pairs = [writer(power=power) for power in range(1, 14)]
+    for name, drawn, n in (("alignment", pairs[:6], 2), ("accuracy_by_length", pairs, 3)):
+        assert draw_pairs(name, *drawn).left_out == (f"not drawn: {n} other models",)
 
 
 # Classes that perceptrons attend to

@@ -9,9 +9,8 @@ import random
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
-from array_models import saved_array_model
+from array_models import random_arrays, saved_array_model
 from mutations import mutated_model, mutated_text, wrong_command
 from typed import SMALL_SWEEP, typed
 
@@ -90,12 +89,10 @@ def test_mutated_sweep_files_are_refused_in_one_line_or_planned(part, folder, ca
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     """Small models by the name of their file: with a patch, and of a regression."""
-    folder, generator = tmp_path_factory.mktemp("models"), np.random.default_rng(0)
-    for name, outputs in {"two_moons": 2, "sine": 1}.items():
-        dataset = load_dataset(parse_dataset(name))
-        shapes = {"keys": (4, dataset.n_features), "values": (4, outputs)}
-        arrays = {key: generator.normal(size=shape).astype(np.float32) for key, shape in shapes.items()}
-        model = saved_array_model(run_config(name, prototypes=4), dataset, arrays)
+    folder = tmp_path_factory.mktemp("models")
+    for name in ("two_moons", "sine"):
+        config, dataset = run_config(name, prototypes=4), load_dataset(parse_dataset(name))
+        model = saved_array_model(config, dataset, random_arrays(config, dataset))
         if dataset.class_names:
             model = model.patch([0.0, 1.0], 1)
         for suffix in (".pt", ".safetensors"):

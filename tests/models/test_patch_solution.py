@@ -163,7 +163,7 @@ def test_a_demand_that_the_network_meets_gets_a_prototype_if_other_patches_distu
     assert all(one.is_met(row) for one, row in zip([right, loud], outputs, strict=True))
 
 
-def test_equal_demands_share_a_prototype_and_merged_ones_too(base, rows, demand):
+def test_equal_demands_share_a_prototype_and_merged_ones_too_if_it_serves_both(base, rows, demand):
     assert len(patches_of(base, [demand, demand], rows)) == 1
     radius = patches_of(base, [demand], rows).radii[0]
     near = Demand(query=(demand.query + 0.1 * radius).astype(np.float32), label=demand.label, name="near")
@@ -171,6 +171,10 @@ def test_equal_demands_share_a_prototype_and_merged_ones_too(base, rows, demand)
     assert len(merged) == 1 < len(patches_of(base, [demand, near], rows))
     logits = merged.outputs(base, np.stack([demand.query, near.query]))
     assert all(one.is_met(row) for one, row in zip([demand, near], logits, strict=True))
+    formula = Demand(query=demand.query, label=demand.label, kind="authors")
+    larger = Demand(query=demand.query, label=demand.label, kind="exact", margin=50.0)
+    assert patched(solve(base, [formula, larger], merge=True)) == [True, True], "a formula does not serve the other"
+    assert larger.is_met(patches_of(base, [formula, larger], merge=True).outputs(base, demand.query[None])[0])
 
 
 @pytest.mark.parametrize("asked", [{}, {"margin": 0.5}, {"confidence": 0.9}])
@@ -290,13 +294,6 @@ def test_a_training_row_that_hits_the_input_is_the_input_itself(base, rows, numb
     assert patches_of(base, [demand], Rows(base, inputs, labels)).radii[0] > 1e-9
     with pytest.raises(PatchConflictError):
         solve(base, [demand, Demand(query=inputs[0], label=int(labels[0]), kind="keep")], rows)
-
-
-def test_a_demand_that_a_formula_cannot_serve_is_not_merged_with_it(base, demand):
-    formula = Demand(query=demand.query, label=demand.label, kind="authors")
-    larger = Demand(query=demand.query, label=demand.label, kind="exact", margin=50.0)
-    assert patched(solve(base, [formula, larger], merge=True)) == [True, True]
-    assert larger.is_met(patches_of(base, [formula, larger], merge=True).outputs(base, demand.query[None])[0])
 
 
 def refusals():

@@ -94,14 +94,11 @@ def example(request):
     dataset, model = DATA[name], a_study(**settings)
     keys, values = prototypes(dataset)
     network = Network(model, keys, values)
-    return dataset, network, *cases_of(model, dataset, network), *study_of(model, keys, values, dataset)
-
-
-def cases_of(model, dataset, network):
-    if model.cases == "special":
-        return np.repeat(np.array(SPECIAL_POINTS), 2, axis=0), np.array([0, 1, 0, 1, 0, 1])
     wrong = network.answers(dataset.test.inputs) != dataset.test.labels
-    return dataset.test.inputs[wrong].astype(np.float64), dataset.test.labels[wrong]
+    cases = dataset.test.inputs[wrong].astype(np.float64), dataset.test.labels[wrong]
+    if model.cases == "special":
+        cases = np.repeat(np.array(SPECIAL_POINTS), 2, axis=0), np.array([0, 1, 0, 1, 0, 1])
+    return dataset, network, *cases, *study_of(model, keys, values, dataset)
 
 
 def test_each_eta_is_what_the_patched_network_needs_at_the_special_points_or_wrong_test_inputs(example):

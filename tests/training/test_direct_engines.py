@@ -120,6 +120,7 @@ def assert_answers_are_those(result, dataset, estimator):
 def test_a_method_is_that_of_scikit_learn_on_every_split_in_the_units_of_the_targets(
     targets, method, settings, estimator
 ):
+    assert {row[1] for row in ESTIMATORS} == set(SCIKIT_LEARN_METHODS)  # every method is compared
     dataset = make_regression(40, n_targets=targets) if targets else overlapping()
     result, train = fitted(dataset, method, **settings), dataset.train
     estimator.fit(train.inputs, train.targets[:, 0] if targets == 1 else train.targets)
@@ -137,10 +138,6 @@ def test_a_method_is_that_of_scikit_learn_on_every_split_in_the_units_of_the_tar
         assert result.n_parameters == sum(len(part.support_) + 1 for part in parts)
     elif method in ("ridge", "linear_regression"):
         assert result.n_parameters == targets * 4
-
-
-def test_every_method_is_compared_here():
-    assert {row[1] for row in ESTIMATORS} == set(SCIKIT_LEARN_METHODS)
 
 
 def test_class_means_are_keys_and_data_that_is_small_but_enough_is_accepted():
