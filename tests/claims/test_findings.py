@@ -41,9 +41,7 @@ def test_runs_with_other_settings_do_not_count(runs):
     for other in case_table("other_settings"):
         runs.add(ACCURACY, seeds=[2], **{**IDW, **other})
         assert seeds_of(runs) == {1}, other
-
-
-def test_of_studies_with_one_seed_that_with_the_most_cases_counts(runs):
+    # Of studies with one seed that with the most cases counts.
     study = {"dataset": "mnist", "kind": "patch_study", "cases": "wrong", **IDW}
     for cases in (300, 100):
         runs.add({("cases", "patched"): cases}, seeds=[0], n_cases=cases, **study)
@@ -153,14 +151,11 @@ def half_filled():
     return [judge(runs.evidence, claim) for claim in CLAIMS]
 
 
-def test_a_half_filled_database_judges_what_it_can(half_filled):
+def test_a_half_filled_database_judges_what_it_can_and_claims_are_counted_by_their_source_and_kind(half_filled):
     verdicts = {judgement.claim.number: judgement.verdict for judgement in half_filled}
     assert (verdicts[1], verdicts[2], verdicts[3]) == ("holds", "holds", "undecided")
     others = dict.fromkeys(range(4, len(CLAIMS) + 1), "not enough runs") | COMPUTED
     assert {number: verdicts[number] for number in others} == others
-
-
-def test_claims_are_counted_by_their_source_and_kind(half_filled):
     notes = claims_table(half_filled).notes
     assert notes[:4] == (
         "Paper, empirical, 13 claims: holds 2, undecided 1, not enough runs 10.",

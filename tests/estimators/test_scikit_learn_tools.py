@@ -112,15 +112,12 @@ def test_original_units_come_back_with_what_stands_for_missing_values():
     assert np.allclose(back["body_mass_g"][BIRDS["body_mass_g"].isna()], BIRDS["body_mass_g"].median())
 
 
-def test_a_pipeline_is_cross_validated_and_answers_in_the_units_of_the_table(pipeline):
+def test_a_pipeline_is_cross_validated_answers_in_the_units_of_the_table_and_stays_as_it_was_before_a_patch(pipeline):
     assert cross_val_score(pipeline, BIRDS, SPECIES, cv=3).mean() > 0.95
     terms = explain_pipeline(pipeline, BIRDS.iloc[[0]], top=3)
     assert terms.prediction == "Adelie" == terms.labels[0] and terms.weights.sum() <= 1
     assert terms.keys.columns.tolist() == BIRDS.columns.tolist() and terms.keys.shape == (3, 6)
     assert terms.keys["bill_length_mm"].between(32, 60).all() and terms.keys["island"].str.len().min() > 3
-
-
-def test_a_patch_of_one_row_holds_and_leaves_the_pipeline_as_it_was(pipeline):
     bird = BIRDS.iloc[[0]]
     patched = patch_pipeline(pipeline, bird, "Gentoo", X=BIRDS.iloc[1:], y=SPECIES.iloc[1:])
     assert (patched.predict(bird)[0], pipeline.predict(bird)[0]) == ("Gentoo", "Adelie")

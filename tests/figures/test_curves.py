@@ -15,18 +15,10 @@ from idwbench.errors import ConfigError
 from idwbench.figures.formulas import EPSILON
 from idwbench.figures.lines import Axis, Look, draw_lines
 from idwbench.figures.style import method_colour, save_figure
+from idwbench.models.kernel_regression import kernel_weights
 from idwbench.report.lookups import lookup_runs
 from idwbench.runs.config import run_config
 from idwbench.runs.results import CurvePoint
-
-KERNEL_FORMULAS = {
-    "gaussian": lambda d: np.exp(-(d**2) / 2),
-    "boxcar": lambda d: d <= 1,
-    "triangular": lambda d: np.maximum(0, 1 - d),
-    "epanechnikov": lambda d: np.maximum(0, 1 - d**2),
-    "shepard": lambda d: 1 / d**2,
-}
-
 
 SCORES = ("neg_dist:  −d²", "gaussian:  exp(−{}/2)", "inv_dist:  1/(ε + {})", "idw:  −log(ε + {})")
 
@@ -50,10 +42,12 @@ def test_each_weight_is_the_softmax_of_two_scores_by_the_formula_of_its_label(na
 
 def test_each_line_is_its_kernel():
     figure = draw("kernels", []).figure
-    for line, (name, formula) in zip(figure.axes[0].get_lines(), KERNEL_FORMULAS.items(), strict=True):
-        d = np.asarray(line.get_xdata())[1:]
-        np.testing.assert_allclose(line.get_ydata()[1:], formula(d), rtol=1e-12, atol=1e-15)
-        assert line.get_label() == f"{name}:  {KERNELS[name].formula}"
+    for line, (name, kernel) in zip(figure.axes[0].get_lines(), KERNELS.items(), strict=True):
+        d, drawn = line.get_xydata()[1:].T
+        shares = kernel_weights(np.zeros((1, 1)), d[:, None], name, 1.0)[0]
+        np.testing.assert_allclose(drawn / drawn.sum(), shares, rtol=1e-12, atol=1e-15)
+        assert line.get_ydata()[0] == (1 if kernel.has_bandwidth else 1e6)
+        assert line.get_label() == f"{name}:  {kernel.formula}"
 
 
 def test_the_estimates_are_the_weights_below_times_the_data(tmp_path):

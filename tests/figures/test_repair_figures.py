@@ -58,7 +58,7 @@ def test_a_plane_has_the_others_made_right_and_wrong_over_seeds_for_each_way_but
     assert left_out == ("not drawn: 1 run that compares nothing",)
 
 
-def test_lines_show_effects_by_the_numbers_that_all_seeds_have():
+def test_lines_show_effects_by_the_numbers_that_all_seeds_have_of_networks_of_prototypes():
     runs = [compared(seed) for seed in range(2)]
     arrays = {runs[0].run_key: arrays_of(0), runs[1].run_key: arrays_of(1, (1, 5, 13))}
     figure = draw("repairs_by_number", runs, arrays=arrays).figure
@@ -68,15 +68,12 @@ def test_lines_show_effects_by_the_numbers_that_all_seeds_have():
     np.testing.assert_allclose(line.get_ydata(), [10, 11])
     assert "local" in words(figure) and not {"exact", "retraining"} & set(words(figure)), "these have no numbers there"
     assert first.get_yscale() == "symlog" and figure.axes[1].get_yscale() == "linear"
-
-
-def test_lines_by_number_refuse_comparisons_of_heads_alone():
     head = {"kind": "network", "encoder": "mlp", "head": "idw", "cases": None}
     with pytest.raises(ConfigError, match="no complete run of kind 'patch_study' with compare: true"):
         draw("repairs_by_number", [compared(0, "digits", **head)])
 
 
-def test_a_report_of_comparisons_has_two_tables_of_ways_for_each_model():
+def test_a_report_of_comparisons_has_two_tables_of_ways_for_each_model_and_a_metric_that_of_any_metric():
     runs = [compared(seed) for seed in range(3)]
     alone, together = table(runs).tables
     assert alone.title == f"mnist · {runs[0].config.model.label} · 40 wrong inputs one at a time"
@@ -89,10 +86,7 @@ def test_a_report_of_comparisons_has_two_tables_of_ways_for_each_model():
     record = json.loads(render([alone, together], "json"))
     flat = json.dumps(record)
     assert '"better_mean": 4.0' in flat and '"mended": "in one network"' in flat
-
-
-def test_a_metric_of_a_comparison_has_the_table_of_any_metric():
-    (shown,) = table([compared(seed) for seed in range(2)], metric="better").tables
+    (shown,) = table(runs, metric="better").tables
     assert {"local", "fine_tuning", "unpatched"} <= {column.name for column in shown.columns}
 
 

@@ -124,13 +124,10 @@ def test_names_with_control_characters_dollars_and_letters_without_a_glyph_are_d
     assert clean_text("a\x07\x1b\u202e\udcff\nb, 数") == "a\ufffd\ufffd\ufffd\ufffd\nb, 数"
 
 
-def test_a_wrong_time_of_the_build_is_refused(tmp_path, monkeypatch):
+def test_a_wrong_time_of_the_build_and_a_wrong_backend_are_refused_in_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "today")
     with pytest.raises(ConfigError, match="SOURCE_DATE_EPOCH: expected a whole number of seconds, got 'today'"):
         save_figure(figure(), tmp_path / "a.pdf")
-
-
-def test_a_wrong_backend_is_refused_in_one_line():
     program = [sys.executable, "-m", "idwbench", "figure", "weights"]
     result = subprocess.run(program, env={**os.environ, "MPLBACKEND": "nope"}, capture_output=True, text=True)
     assert (result.returncode, result.stdout, len(result.stderr.splitlines())) == (2, "", 1)
