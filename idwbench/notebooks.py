@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from idwbench.explanations.explanation import Explanation
+from idwbench.models.array_weights import AnswerTerms
 from idwbench.models.model_card import readable_card, saved_model_card
 from idwbench.models.patched_network import PatchedNetwork
 from idwbench.models.saved_model import SavedModel, stored_model
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["Run", "draw_figure", "find_run", "html"]
+
+_MOST_FEATURES = 30  # of prototypes that are drawn as lines
 
 
 @dataclass(frozen=True)
@@ -143,6 +146,19 @@ def _explanation_html(shown: Explanation) -> str:
         columns = shown.table(layer)
         parts += [f"<h4>{escape(layer.name)}</h4>", html_rows([*columns], zip(*columns.values(), strict=True))]
     return "".join(parts) + html_notes(shown.warnings)
+
+
+@html.register
+def _terms_html(shown: AnswerTerms) -> str:
+    from idwbench.estimators.drawing import prototypes_html
+
+    drawing = ""
+    if not hasattr(shown.keys, "columns") and shown.keys.shape[1] <= _MOST_FEATURES:  # others: a data frame, or pixels
+        labels = {} if shown.labels is None else dict(zip(shown.values.argmax(1).tolist(), shown.labels, strict=True))
+        names = [str(labels.get(place, "")) for place in range(shown.values.shape[1])] if labels else []
+        drawing = prototypes_html(shown.keys, shown.values, names, None, ())
+    table = html_rows(shown.header, shown.rows()) + html_notes([shown.rest])
+    return f"<p>prediction: {escape(str(shown.prediction))}</p>{table}{drawing}"
 
 
 def _metrics_html(metrics: Mapping[tuple[str, str], float]) -> str:

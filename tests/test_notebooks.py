@@ -106,6 +106,17 @@ def test_an_explanation_shows_its_figure_the_weights_and_its_warnings(model):
     assert "a &lt; b" in replace(explained, warnings=("a < b",))._repr_html_()
 
 
+def test_the_terms_of_an_answer_are_a_table_with_the_prototypes_as_a_picture(model):
+    terms = model.explain([0.5, 0.25])
+    shown = Cells(terms)
+    assert len(shown.pictures) == 1 and f"prediction: {terms.prediction}" in terms._repr_html_()
+    assert shown.tables == [[line.split() for line in str(terms).splitlines()[1:]]]
+    assert not Cells(replace(terms, keys=np.zeros((4, 64)))).pictures
+    assert not Cells(replace(terms, keys=pandas.DataFrame({"leaf": ["round"] * 4}))).pictures
+    of_targets = replace(terms, prediction=0.5, labels=None, values=terms.values[:, :1])
+    assert Cells(of_targets).tables[0][0] == ["prototype", "weight", "value"] and len(Cells(of_targets).pictures) == 1
+
+
 def test_a_failed_run_says_so_a_report_may_be_empty_and_other_objects_have_no_html():
     [facts] = Cells(stored_run(state="failed")).tables
     assert ["state", "failed"] in facts

@@ -5,13 +5,14 @@ The weights of an input do not depend on the other inputs of a call, but for the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+import idwbench
 from idwbench.attention.records import Method, MethodWeighting
 from idwbench.attention.scores import BUILT_IN_METHODS, DistanceScore
 from idwbench.attention.slopes import SLOPE_ARRAYS, FlatSlopes, slope_terms
@@ -44,7 +45,7 @@ _ROWS_AT_ONCE = 1024
 class AnswerTerms:
     """The terms of one answer Σ_j weights_j · values_j (+ the intercept of a regressor), by decreasing weight.
 
-    Printed, it is a table of the largest weights.
+    Printed, and in a notebook, it is a table of the largest weights.
 
     Attributes:
         prediction: The predicted label, or the predicted targets.
@@ -68,17 +69,29 @@ class AnswerTerms:
     patches: NDArray[np.int64] | None = None
 
     def __str__(self) -> str:
-        rows = [
-            f"prediction: {self.prediction}",
-            "prototype    weight  " + ("label" if self.labels is not None else "value"),
-        ]
+        rows = (f"{prototype:>9}  {weight:>8}  {value}" for prototype, weight, value in [self.header, *self.rows()])
+        return "\n".join(filter(None, (f"prediction: {self.prediction}", *rows, self.rest)))
+
+    def _repr_html_(self) -> str:
+        return idwbench.html(self)
+
+    @property
+    def header(self) -> tuple[str, str, str]:
+        """Names of the columns of `rows`."""
+        return "prototype", "weight", "label" if self.labels is not None else "value"
+
+    def rows(self) -> Iterator[tuple[str, str, str]]:
+        """Yield number, weight, and label or value of the prototypes with the largest weights."""
         for place in range(min(_SHOWN, len(self.prototypes))):
             value = self.labels[place] if self.labels is not None else np.round(self.values[place], 4).tolist()
             patch = f" (patch {self.patches[place]})" if self.patches is not None and self.patches[place] else ""
-            rows.append(f"{self.prototypes[place]:>9}  {self.weights[place]:>8.4f}  {value}{patch}")
-        if (hidden := len(self.prototypes) - _SHOWN) > 0:
-            rows.append(f"and {hidden} more with a weight of {self.weights[_SHOWN:].sum():.4f} together")
-        return "\n".join(rows)
+            yield f"{self.prototypes[place]}", f"{self.weights[place]:.4f}", f"{value}{patch}"
+
+    @property
+    def rest(self) -> str:
+        """What the prototypes weigh that `rows` leaves out; empty if there are none."""
+        hidden, weight = len(self.prototypes) - _SHOWN, self.weights[_SHOWN:].sum()
+        return f"and {hidden} more with a weight of {weight:.4f} together" if hidden > 0 else ""
 
 
 @dataclass(frozen=True)
