@@ -2,13 +2,14 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from case_tables import VERSION_0_1_0
 from engine_runs import replace_train
-from stored_runs import query, run_result
+from stored_runs import query, run_result, stored_run
 from sweep_specs import sweep_file
 from typed import SMALL_SWEEP, files
 
@@ -142,16 +143,13 @@ def test_runs_that_are_trained_elsewhere_give_exit_code_3(run, small_sweep, monk
     assert one.stderr.splitlines()[-1].endswith("is being trained by another process")
 
 
-def failures(reasons):
-    for number, reason in enumerate(reasons):
-        config = run_config("two_moons", prototypes=2 + number, seed=number)
-        error = None if reason is None else f"Traceback\nValueError: {reason}"
-        yield SimpleNamespace(config=config, run_key=config.run_key, error=error)
-
-
 def test_many_failures_share_rows_by_reason_and_the_rest_is_counted():
     def lines(*reasons):
-        return list(failure_lines(list(failures(reasons)), run_labels()))
+        failed = []
+        for n, reason in enumerate(reasons):
+            run = stored_run(dataset="two_moons", prototypes=2 + n, seed=n, state="failed")
+            failed.append(replace(run, error=reason and f"Traceback\nValueError: {reason}"))
+        return list(failure_lines(failed, run_labels()))
 
     first, shared, other = lines(*["no score today"] * 25, "other")
     assert first == "26 runs failed:" and shared.startswith("  25 runs  ") and other.startswith("  seed 25  ")
@@ -205,12 +203,6 @@ def test_a_dry_run_prints_the_space_of_a_search_and_its_lines_name_the_settings_
 CONFIGS = [run_config("two_moons", prototypes=2, seed=seed) for seed in range(4)]
 
 
-def ended(config, accuracy):
-    if accuracy is None:
-        return run_result(config, state="diverged")
-    return run_result(config, metrics={("test", "accuracy"): accuracy})
-
-
 def test_a_setting_is_shown_when_its_last_run_has_ended_without_those_that_another_process_took(capsys):
     def progress():
         keys = [config.run_key for config in CONFIGS]
@@ -220,18 +212,18 @@ def test_a_setting_is_shown_when_its_last_run_has_ended_without_those_that_anoth
         return shown
 
     whole, part = progress(), progress()
-    whole.finished([ended(CONFIGS[0], 0.5), ended(CONFIGS[1], None)])
+    whole.finished([run_result(CONFIGS[0]), run_result(CONFIGS[1], state="diverged")])
     whole.failed(CONFIGS[2], ValueError("no luck"))
-    whole.finished([ended(CONFIGS[3], 1.0)])
+    whole.finished([run_result(CONFIGS[3], metrics={("test", "accuracy"): 1.0})])
     words = "test accuracy 75.00 ± 35.36 % (2 of 4 seeds) · 1 diverged · 1 failed · 1.5 s"
     *_, failure, setting = capsys.readouterr().err.splitlines()
     assert failure.endswith("seed 2 · FAILED: ValueError: no luck")
     assert setting == f"[4/4] idw · 2 prototypes · p=2, ε=0.001: {words}"
     part.last -= 3600  # a line on what is not complete, if there was none for a while
-    part.finished([ended(CONFIGS[0], 0.5)])
+    part.finished([run_result(CONFIGS[0])])
     assert "test accuracy 50.00 % (1 of 4 seeds) · 0.5 s" in capsys.readouterr().err
     part.taken(CONFIGS[2:])
-    part.finished([ended(CONFIGS[1], None)])
+    part.finished([run_result(CONFIGS[1], state="diverged")])
     assert "test accuracy 50.00 % (1 of 4 seeds) · 1 diverged · 1.0 s" in capsys.readouterr().err
 
 

@@ -96,10 +96,6 @@ def cluster(client, **resources):
     return Cluster(client, "tcp://10.0.0.1:8786", resources)
 
 
-def killed():
-    return KilledWorker("key", SimpleNamespace(address=ADDRESS), 1)
-
-
 @pytest.fixture(params=["threads", "cluster"])
 def client(request):
     """The client of a cluster, or None for threads of this process."""
@@ -271,7 +267,7 @@ def test_runs_that_are_lost_beside_others_are_trained_again_each_when_nothing_el
     def lose_once(task):
         if task["stack"] not in lost:
             lost.append(task["stack"])
-            return killed()
+            return KilledWorker("key", SimpleNamespace(address=ADDRESS), 1)
         stored.append(len(store.find_runs(states=["complete"])))
         return trained(task)
 

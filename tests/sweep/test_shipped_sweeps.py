@@ -6,9 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from typed import typed
 
-from idwbench.cli.app import app
 from idwbench.runs.datasets import DATASETS, CsvConfig, NpzConfig
 from idwbench.runs.kinds.models import MODELS
 from idwbench.runs.protocol import DEFAULT_PROTOCOLS, Protocol
@@ -39,10 +38,10 @@ def test_every_sweep_file_of_the_repository_has_a_name_of_its_own_and_is_listed_
     assert sorted(shipped_sweeps().values()) == files
     assert shipped_sweeps().keys() == RUNS.keys() and len(RUNS) == len(files)
     assert {*KEYS_OF_0_1_0, *KEYS_OF_THE_PAPER} <= RUNS.keys()
-    lines = CliRunner().invoke(app, ["sweep", "--list"]).stdout.splitlines()
+    lines = typed("sweep --list").stdout.splitlines()
     assert [line.split()[0] for line in lines] == [*shipped_sweeps()]
     assert [line.split(None, 1)[1] for line in lines] == [*shipped_descriptions().values()]
-    listed = json.loads(CliRunner().invoke(app, ["sweep", "--list", "--json"]).stdout)
+    listed = json.loads(typed("sweep --list --json").stdout)
     assert {one["name"]: one["description"] for one in listed} == shipped_descriptions()
 
 

@@ -19,12 +19,12 @@ from idwbench.sweep import runner
 from idwbench.sweep.observer import Observer
 from idwbench.sweep.spec import plan, read_sweep
 
-DATA = "{name: two_moons, train_per_class: 10, test_per_class: 5, holdout_per_class: 0}"
+MOONS = {"name": "two_moons", "train_per_class": 10, "test_per_class": 8, "holdout_per_class": 10}
 
 
 @pytest.fixture
 def spec(tmp_path):
-    path = sweep_file(tmp_path, DATA, "{method: idw, prototypes: 2}", protocol="{epochs: 1}", seeds="4")
+    path = sweep_file(tmp_path, MOONS, "{method: idw, prototypes: 2}", protocol="{epochs: 1}", seeds="4")
     return read_sweep(path)
 
 
@@ -47,12 +47,6 @@ def other(db, spec, monkeypatch):
 
     act(lambda store, keys: store.lease(keys))
     return act
-
-
-def seen_last(db, age):
-    with Results(db)._database.write() as connection:
-        seen = datetime.now(UTC) - age
-        connection.execute(update(run_table).where(run_table.c.host == "elsewhere").values(heartbeat_at=seen))
 
 
 def test_a_sweep_waits_with_growing_pauses_for_runs_that_others_train_and_do_not_remove(spec, db, other, monkeypatch):
@@ -78,7 +72,7 @@ def test_a_sweep_waits_with_growing_pauses_for_runs_that_others_train_and_do_not
 
 def test_a_study_of_a_network_trained_elsewhere_stays_planned_or_is_waited_for_without_haste(tmp_path, monkeypatch):
     block = "{kind: patch_study, cases: special, method: idw, prototypes: 2}"
-    path = sweep_file(tmp_path, DATA, block, protocol="{epochs: 1}", seeds="1")
+    path = sweep_file(tmp_path, MOONS, block, protocol="{epochs: 1}", seeds="1")
     spec, db = read_sweep(path), str(tmp_path / "study.db")
     network = run_config(spec.datasets[0][0], method="idw", prototypes=2, epochs=1, seed=0)
     store = Results(db)
@@ -93,7 +87,8 @@ def test_a_study_of_a_network_trained_elsewhere_stays_planned_or_is_waited_for_w
         pauses.append(seconds)
         assert len(pauses) < 4
         if len(pauses) == 3:
-            seen_last(db, timedelta(minutes=11))
+            with Results(db)._database.write() as connection:
+                connection.execute(update(run_table).values(heartbeat_at=datetime.now(UTC) - timedelta(minutes=11)))
 
     monkeypatch.setattr(runner, "time", SimpleNamespace(sleep=pause, monotonic=lambda: 0.0))
     observer, status = Mock(spec=Observer), run_sweep(spec, db)
@@ -106,7 +101,6 @@ def test_a_study_of_a_network_trained_elsewhere_stays_planned_or_is_waited_for_w
 
 # Studies of patches: what they need is trained first.
 
-MOONS = {"name": "two_moons", "train_per_class": 10, "test_per_class": 8, "holdout_per_class": 10}
 STUDY = "{kind: patch_study, cases: wrong, method: idw, prototypes: 2}"
 NETWORK = "{method: idw, prototypes: 2}"
 
