@@ -301,7 +301,7 @@ class Explanation:
     def _compared(self, place: int, text: str, difference: float) -> str:
         assert self.columns is not None
         is_number = not self.columns.columns[place].categories
-        return f"{text} ({difference:+.1f} sd)" if is_number and self.spreads is not None else text
+        return f"{text} ({difference:+z.1f} sd)" if is_number and self.spreads is not None else text
 
     def facts(self) -> dict[str, Any]:
         """Return the explanation as values for JSON."""
