@@ -72,7 +72,7 @@ def test_a_file_is_new_has_a_known_ending_and_is_read_back_before_it_is_written(
 LEARNED = [{}, {"slope_rank": 2, "power": 4}, {"method": "additive"}, {"weighting": "top_k", "k": 2}]
 
 
-@pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
+@pytest.mark.parametrize("suffix", [".pt", ".SAFETENSORS"])
 @pytest.mark.parametrize("settings", LEARNED)
 def test_all_that_a_model_has_learned_is_read_back_with_patches_or_without(settings, suffix, blobs, tmp_path):
     models, inputs = [random_model(blobs, **settings)], blobs.test.inputs
@@ -84,6 +84,8 @@ def test_all_that_a_model_has_learned_is_read_back_with_patches_or_without(setti
         save_model(saved, tmp_path / f"model{suffix}", overwrite=True)
         read = load_model(tmp_path / f"model{suffix}")
         np.testing.assert_array_equal(read.outputs(inputs), saved.outputs(inputs))
+        save_model(read, tmp_path / f"again{suffix}", overwrite=True)
+        assert (tmp_path / f"again{suffix}").read_bytes() == (tmp_path / f"model{suffix}").read_bytes()
         assert (read.config, read.repairs) == (saved.config, saved.repairs)
         assert saved_model_card(read) == saved_model_card(saved)
         for name, array in saved.network.state_dict().items():
