@@ -16,6 +16,7 @@ from idwbench.errors import DatasetError, ModelFileError, PatchConflictError, Pa
 from idwbench.models.demands import Repairs
 from idwbench.models.imported import import_prototypes
 from idwbench.models.inputs import PatchLine, own_data, read_patch_file
+from idwbench.models.model_card import saved_model_card
 from idwbench.models.model_file import load_model
 from idwbench.models.repair import repair
 from idwbench.runs.config import run_config
@@ -151,7 +152,7 @@ def test_a_model_file_whose_records_do_not_fit_is_damaged(moons, change, message
 # What a repair reports
 
 
-def test_the_effect_is_measured_on_the_data_of_the_training(moons, data):
+def test_the_effect_is_measured_on_the_data_of_the_training_and_stored_with_just_these_patches(moons, data, tmp_path):
     label = 1 - int(moons.network.predict(data.test.inputs[:1])[0])
     made = repair(moons, [PatchLine("two_moons:test:0", str(label))], radius=0.8)
     old, new = (model.outputs(data.test.inputs).argmax(1) for model in (moons, made.after))
@@ -164,7 +165,13 @@ def test_the_effect_is_measured_on_the_data_of_the_training(moons, data):
     assert effect.after["accuracy"] == pytest.approx((new == data.test.labels).mean())
     assert made.probabilities[0] > 0.5 and made.kept["noise"] == 1.0
     assert made.after.patched_metrics["test"] == {"accuracy": effect.after["accuracy"]}
-    assert repair(made.after, undo=1).after.patched_metrics == {}
+    card = saved_model_card(made.after)
+    assert (card["prototypes"], card["metrics_with_patches"]) == (17, made.after.patched_metrics)
+    assert [patch["x"] for patch in card["patches"]] == ["two_moons:test:0"]
+    made.after.save(tmp_path / "patched.pt")
+    assert load_model(tmp_path / "patched.pt").patched_metrics == made.after.patched_metrics
+    assert saved_model_card(repair(made.after, undo=1).after) == saved_model_card(moons)
+    assert made.after.patch([0.0, 1.0], 1, radius=0.1).patched_metrics == {}
 
 
 def test_the_effect_on_a_regression_is_measured_in_its_own_units():
@@ -182,7 +189,7 @@ def test_the_effect_on_a_regression_is_measured_in_its_own_units():
     assert effect.better > 0 and effect.worse > 0 and effect.patched == 1
     assert effect.before["rmse"] == pytest.approx(model.metrics["test"]["rmse"], rel=1e-5)
     assert str(effect).endswith(f"rmse {effect.before['rmse']:.4g} -> {effect.after['rmse']:.4g}")
-    assert made.after.patched_metrics["test"] == {"rmse": effect.after["rmse"]}
+    assert (made.after.patched_metrics["test"], made.after.metrics) == ({"rmse": effect.after["rmse"]}, model.metrics)
     widest = repair(model, [PatchLine(x.tolist(), target=200.0)])
     assert widest.effects["train"].worse == 0 and widest.kept == {}
 

@@ -9,16 +9,14 @@ import torch
 from test_model_file import random_model
 
 import idwbench
-from idwbench import Results, load_model, run_config, train
+from idwbench import Results, run_config, train
 from idwbench.attention.scores import METHODS
 from idwbench.attention.weightings import WEIGHTINGS
 from idwbench.data.dataset import Scaling
 from idwbench.errors import ConfigError, OutputError, PatchError
 from idwbench.exports.model import export_model
-from idwbench.models.inputs import PatchLine
-from idwbench.models.model_card import card_text, saved_model_card
+from idwbench.models.model_card import card_text
 from idwbench.models.modules import PrototypeNetwork
-from idwbench.models.repair import repair
 from idwbench.models.saved_model import SavedModel, stored_model
 
 KEYS = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], dtype=np.float32)
@@ -83,22 +81,6 @@ def test_a_card_says_data_protocol_accuracies_and_run_and_provenance_is_that_of_
     unknown = stored_model(results, replace(run, versions=None, data_sha256=None)).provenance
     assert unknown["versions"].keys() >= {"idwbench", "numpy", "python", "torch"}
     assert unknown["data_sha256"] == run.data_sha256
-
-
-def test_a_card_has_the_patches_and_the_accuracies_that_were_measured_with_just_these(trained, tmp_path):
-    other = {str(name): trained.class_names[1 - i] for i, name in enumerate(trained.class_names)}
-    patched = repair(trained, [PatchLine("5,5", other[trained.predict([[5.0, 5.0]])[0]])])
-    card = saved_model_card(patched.after)
-    assert [patch["x"] for patch in card["patches"]] == ["5,5"]
-    assert card["prototypes"] == 5
-    assert card["metrics"] == saved_model_card(trained)["metrics"]
-    measured = {name: {"accuracy": effect.after["accuracy"]} for name, effect in patched.effects.items()}
-    assert card["metrics_with_patches"] == measured
-    patched.after.save(tmp_path / "patched.pt")
-    assert saved_model_card(load_model(tmp_path / "patched.pt")) == card
-    assert saved_model_card(repair(patched.after, undo=1).after) == saved_model_card(trained)
-    again = patched.after.patch([-5.0, 5.0], other[patched.after.predict([[-5.0, 5.0]])[0]])
-    assert len(again.repairs) == 2 and saved_model_card(again)["metrics_with_patches"] is None
 
 
 # Scores that learn arrays of their own, and other weightings
