@@ -34,20 +34,9 @@ def test_the_dialect_is_yaml_1_2(tmp_path):
         assert read_text(tmp_path, GOOD.replace("1e-3}", f"{rate}}}", 1)).datasets[0][1].learning_rate == 1e-3
 
 
-CHANGEABLE = """
-name: small
-dataset: {name: two_moons, noise: 0.2}
-protocol: {epochs: 5}
-seeds: 3
-grid:
-  - {method: neg_dist, prototypes: [2, 16], learning_rate: [0.01, 0.1]}
-  - {method: idw, prototypes: 4}
-"""
-
-
 def changeable(folder):
-    (folder / "small.yaml").write_text(CHANGEABLE, encoding="utf-8")
-    return folder / "small.yaml"
+    blocks = "{method: neg_dist, prototypes: [2, 16], learning_rate: [0.01, 0.1]}", "{method: idw, prototypes: 4}"
+    return sweep_file(folder, "{name: two_moons, noise: 0.2}", *blocks, protocol="{epochs: 5}", seeds="3")
 
 
 def test_changes_are_made_where_the_file_has_their_name_and_the_source_is_a_file_of_the_same_plan(tmp_path):
