@@ -77,7 +77,7 @@ def explained(run, folder, monkeypatch):
     return lambda words: run(f"explain {words}")
 
 
-def test_a_recorded_network_is_printed_layer_by_layer(explained):
+def test_a_recorded_network_is_printed_layer_by_layer_and_json_has_everything(explained):
     result = explained(f"{RUN[:12]} {X} --top 3 --mask task=fashion_mnist")
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
@@ -89,9 +89,6 @@ def test_a_recorded_network_is_printed_layer_by_layer(explained):
     [effect] = [line for line in lines if line.startswith("without ")]
     assert effect.startswith("without task=fashion_mnist (20 of 42 slots): ")
     assert [line.split(":")[0] for line in lines[-2:]] == ["test mnist", "test fashion_mnist"]
-
-
-def test_json_has_everything(explained):
     facts = json.loads(explained(f"{RUN} {X} --top 2 --layer layer_1 --mask label=2 --json").stdout)
     assert (facts["memory"], facts["x"], facts["target"]) == ("history of training", "sequence:test:4", "1")
     assert (len(facts["answer"]["probabilities"]), facts["figure"]) == (3, None)

@@ -121,8 +121,7 @@ def test_two_runs_are_compared(runs, keys):
     assert text.splitlines()[3].split() == ["seed", "0", "1"]
     assert "array keys    (4, 2), largest difference " in text and "environment: equal" in text
     assert "\ncurve         largest difference " in text
-    facts = json.loads(runs(f"diff {keys[0]} {keys[0]} --json").stdout)
-    assert facts["settings"] == {} and facts["arrays"]["keys"]["identical"]
+    assert json.loads(runs(f"diff {keys[0]} {keys[1]} --json").stdout)["settings"] == {"seed": [0, 1]}
 
 
 def test_a_run_that_is_repeated_is_identical_or_what_differs_is_shown(runs, db, keys):

@@ -106,39 +106,38 @@ def score(inputs, keys):
 """
 
 
-def test_a_plugin_travels_by_content_and_replaces_an_earlier_one_of_its_name(as_worker, tmp_path):
-    file = tmp_path / "plugin.py"
-    sent = []
-    for end in ("", " * 2"):
-        file.write_text(PLUGIN.format(name="taxi", end=end))
-        load_plugin(file)
-        sent.append((METHODS["taxi"].sha256, task(run(0, method="taxi"))))
-    file.unlink()
-    for sha256, content in sent:
-        assert worker.train_task(content).failure is None
-        assert METHODS["taxi"].sha256 == sha256
-
-
-def test_methods_of_modules_and_notebooks_travel_with_their_code_but_for_what_cannot_be_sent(
+def test_methods_of_files_modules_and_notebooks_travel_with_their_code_but_for_what_cannot_be_sent(
     as_worker, tmp_path, monkeypatch
 ):
+    sent = []
+
+    def send(name):
+        sent.append((name, METHODS[name].sha256, task(run(0, method=name))))
+
+    for end in ("", " * 2"):  # of which the later replaces the one of its name
+        (tmp_path / "plugin.py").write_text(PLUGIN.format(name="taxi", end=end))
+        load_plugin(tmp_path / "plugin.py")
+        send("taxi")
     (tmp_path / "city_distance.py").write_text(PLUGIN.format(name="city", end=""))
     monkeypatch.syspath_prepend(tmp_path)
     __import__("city_distance")
+    send("city")
 
     @register("in_a_cell")
     def score(inputs, keys):
         return inputs @ keys.mT
 
     score.__module__ = "__main__"
-    sent = [task(run(0, method=name)) for name in ("city", "in_a_cell")]
+    send("in_a_cell")
     monkeypatch.delitem(sys.modules, "city_distance")
-    (tmp_path / "city_distance.py").unlink()
-    for name, content in zip(("city", "in_a_cell"), sent, strict=True):
-        sha256 = METHODS.pop(name).sha256
+    for name in ("plugin.py", "city_distance.py"):
+        (tmp_path / name).unlink()
+    for name in ("taxi", "city", "in_a_cell"):
+        del METHODS[name]
+    for name, sha256, content in sent:
         assert worker.train_task(content).failure is None
         assert METHODS[name].sha256 == sha256
-    assert refused({**sent[0], "methods": b"cno_such_package\nscore\n."}).startswith(
+    assert refused({**sent[0][2], "methods": b"cno_such_package\nscore\n."}).startswith(
         "the methods of plugins cannot be loaded: ModuleNotFoundError: No module named 'no_such_package'"
     )
     lock = threading.Lock()

@@ -37,10 +37,7 @@ def test_wrong_arguments_are_refused_in_one_line_before_the_database_is_made(tmp
     assert not (tmp_path / "runs.db").exists()
 
 
-@pytest.mark.parametrize(
-    ("formula", "got"),
-    [("(inputs @ keys.mT).sum(-1)", "shape (3,)"), ("keys @ inputs.mT", "shape (2, 3)"), ("0.0", "'float'")],
-)
+@pytest.mark.parametrize(("formula", "got"), case_table("wrong_calls")["scores"])
 def test_a_plugins_score_of_a_wrong_shape_is_found_before_the_training(formula, got, tmp_path):
     file = tmp_path / "plugin.py"
     file.write_text(f"import idwbench\n@idwbench.register('bad')\ndef bad(inputs, keys):\n    return {formula}\n")
