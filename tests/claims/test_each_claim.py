@@ -17,9 +17,6 @@ from idwbench.claims.verdicts import CLAIMS
 from idwbench.data.loading import load_dataset
 from idwbench.runs.datasets import TwoMoonsConfig
 
-# Comparisons that stay as they are in the runs of a claim; others below are about them.
-FIXED = {11: "far influence", 14: "idw − "}
-
 
 @pytest.mark.parametrize(("side", "verdict"), [(1, "holds"), (0, "undecided"), (-1, "does not hold")])
 @pytest.mark.parametrize("number", [claim.number for claim in CLAIMS if claim.kind == "empirical"])
@@ -28,7 +25,8 @@ def test_each_claim_holds_or_fails_or_is_undecided(runs, number, side, verdict):
     judged = runs.judge(number)
     assert judged.verdict == verdict, judged.reason
     assert bool(judged.reason) == (side != 1)
-    fixed = FIXED.get(number, "none")
+    # Comparisons that stay as they are in the runs of a claim; others below are about them.
+    fixed = {11: "far influence", 14: "idw − "}.get(number, "none")
     outcomes = {finding.outcome for finding in judged.findings if not finding.label.startswith(fixed)}
     assert outcomes == {{1: "supported", 0: "undecided", -1: "refuted"}[side]}  # no comparison is without effect
 

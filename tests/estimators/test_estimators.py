@@ -21,7 +21,6 @@ from idwbench.data.loading import load_dataset
 from idwbench.runs.datasets import parse_dataset
 
 SETTINGS = {"epochs": 3, "batch_size": 16, "learning_rate": 0.01}
-WRONG_PARAMETERS = case_table("wrong_parameters")
 NAMES_OF_METHODS = ("idw", "inv_dist", "neg_dist", "gaussian", "cosine", "scaled_dot", "fc_relu")
 
 
@@ -173,7 +172,7 @@ def test_an_estimator_that_is_not_fitted_or_whose_fit_failed_says_so(made):
     np.testing.assert_array_equal(model.set_params(**{name: valid}).fit(X, GROUPS).predict(X), answers)
 
 
-@pytest.mark.parametrize(("parameters", "message"), WRONG_PARAMETERS)
+@pytest.mark.parametrize(("parameters", "message"), case_table("wrong_parameters"))
 def test_an_invalid_parameter_is_a_value_error_that_names_it(parameters, message):
     is_kernel = parameters.keys() & {"kernel", "bandwidth", "fallback"}
     estimator = KernelRegressor() if is_kernel else PrototypeClassifier(epochs=2)
