@@ -47,17 +47,13 @@ def explains(recorded):
 
 
 @pytest.fixture
-def explained(explains):
-    return explains(top=len(DATA.train))
-
-
-@pytest.fixture
 def recording(recorded):
     return recorded[2]
 
 
 @pytest.mark.parametrize("place", [0, 1])
-def test_attention_totals_curves_and_contributions_are_those_of_single_slots(place, recording, explained):
+def test_attention_totals_curves_and_contributions_are_those_of_single_slots(place, recording, explains):
+    explained = explains(top=len(DATA.train))
     layer, memory = explained.layers[place], recording.layers[f"layer_{place}"]
     inputs, first = DATA.test.inputs[4].astype(np.float64), recording.layers["layer_0"]
     query = np.maximum(first.weight @ inputs + first.bias, 0) if place else inputs

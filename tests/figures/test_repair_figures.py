@@ -42,10 +42,8 @@ def test_a_plane_has_the_others_made_right_and_wrong_over_seeds_for_each_way_but
     runs = [compared(seed) for seed in range(3)] + [compared(seed, "digits", prototypes=5) for seed in range(2)]
     figure, left_out = draw(name, [*runs, stored_run(dataset="mnist")])
     one, two = figure.axes
-    assert [axes.get_title() for axes in (one, two)] == [
-        "mnist\nidw, p=2, 20 prototypes",
-        "digits\nidw, p=2, 5 prototypes",
-    ]
+    titles = [axes.get_title() for axes in (one, two)]
+    assert titles == [f"{name}\nidw, p=2, {n} prototypes" for name, n in (("mnist", 20), ("digits", 5))]
     points = {each.get_label(): each.lines for each in one.containers if isinstance(each, ErrorbarContainer)}
     factor = 10 if name.endswith("together") else 1
     assert [*points] == ["local", "fine-tuning"]
