@@ -31,7 +31,7 @@ def parsed(kind, dataset=None, **settings):
 
 def test_perceptrons_networks_and_hash_tables_have_their_defaults_and_the_parameters_of_all_scores():
     model = parsed("mlp")
-    assert (model.width, model.depth, model.layer_names) == (800, 2, ("layer_0", "layer_1", "layer_2"))
+    assert model.layer_names == ("layer_0", "layer_1", "layer_2")
     assert (model.record, model.record_dtype, model.fold) == (False, "float32", True)
     epochs = [run_config({"name": name, "of": OF}, kind="mlp").n_epochs for name in ("joint", "sequence")]
     assert epochs == [8, 16]
