@@ -7,6 +7,7 @@ import sys
 import pytest
 from case_tables import case_table
 from recorded_mlp import recorded_config
+from sweep_specs import sweep_text
 from typed import assert_one_line, files, typed
 
 TRAIN = "train --dataset two_moons --epochs 1"
@@ -24,6 +25,8 @@ def place(bench, tmp_path_factory):
         (folder / name).write_text("not what the ending says, and long enough to be a database or a table of numbers")
     (folder / "long.yaml").write_text(f"name: long\ndataset: two_moons\ngrid: {'a' * 300_000}\nseeds: 2\n")
     (folder / "empty.db").touch()
+    data, sampler = "{name: two_moons, validation: 9}", "{optuna: random, trials: 2, objective: validation_accuracy}"
+    (folder / "search.yaml").write_text(sweep_text(data, "{method: idw, prototypes: [2, 3]}", sampler=sampler))
     (folder / "binary.yaml").write_bytes(b"name: x\nseeds: \xff\xfe\n")
     (folder / "bad.csv").write_text('x,label\n"0,1",1\n"zero,1",0\n')
     (folder / "dated.csv").write_text("when,height,kind\n" + "2020-01-01,1.5,oak\n2020-01-02,2.5,elm\n" * 20)
@@ -65,11 +68,12 @@ def test_sizes_that_do_not_fit_into_memory_are_refused_before_anything_is_stored
     refused(f"{TRAIN} {option}=2000000000", 1, f"{option}: the data set two_moons needs")
 
 
-@pytest.mark.parametrize("package", ["onnx", "skops"])
-def test_a_missing_package_is_one_line_that_names_its_extra(refused, monkeypatch, package):
-    monkeypatch.setitem(sys.modules, package, None)
-    words = f"needs the Python package '{package}' (pip install 'idwbench[{package}]')"
-    refused(f"export model.pt -o new.{package}", 2, words)
+@pytest.mark.parametrize(("package", "extra", "command", "code"), case_table("missing_packages"))
+def test_a_missing_package_is_one_line_that_names_its_extra(refused, monkeypatch, package, extra, command, code):
+    monkeypatch.setattr("idwbench.machine.find_spec", lambda name: None)
+    if package != "pyarrow":  # which pandas has imported
+        monkeypatch.setitem(sys.modules, package, None)
+    refused(command, code, f"needs the Python package '{package}' (pip install 'idwbench[{extra}]')")
 
 
 def test_a_long_argument_is_not_echoed_whole(run):
