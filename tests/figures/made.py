@@ -46,10 +46,10 @@ def draw_pairs(name, *pairs):
     return draw(name, [run for run, _ in pairs], arrays={run.run_key: arrays for run, arrays in pairs})
 
 
-def made_run(config, test=0.9, state="complete", **metrics):
-    """A stored run; `metrics` are those of the training data."""
+def made_run(config, test=0.9, **metrics):
+    """A complete run; `metrics` are those of the training data."""
     given = {("train", name): value for name, value in metrics.items()}
-    return stored_run(test, config=config, state=state, train=1.0, metrics=given)
+    return stored_run(test, config=config, train=1.0, metrics=given)
 
 
 def made_dataset(features=2, image_shape=None, class_names=("upper", "lower")):

@@ -28,10 +28,10 @@ from idwbench.models.local_linear import linear_weights
 WITH_BANDWIDTH = [name for name, kernel in KERNELS.items() if kernel.has_bandwidth]
 
 
-def data(n=30, m=11, features=3, outputs=2, seed=0):
-    generator = np.random.default_rng(seed)
+def data(n=30, m=11, features=3):
+    generator = np.random.default_rng(0)
     keys = generator.normal(size=(n, features))
-    return generator.normal(size=(m, features)), keys, np.sin(keys @ generator.normal(size=(features, outputs)))
+    return generator.normal(size=(m, features)), keys, np.sin(keys @ generator.normal(size=(features, 2)))
 
 
 def plain_weights(kernel, d, bandwidth=1.0, power=2.0, epsilon=0.0):

@@ -34,19 +34,19 @@ def network(method="idw", classes=3, slope_rank=0, **parameters):
     return ArrayNetwork(BUILT_IN_METHODS[method], given, keys.astype(np.float32), values.astype(np.float32), slopes)
 
 
-def rows_of(base, wrong=20):
-    """Return 300 rows, of which the last few have another label than the network gives them."""
+def rows_of(base):
+    """Return 300 rows, of which the last 20 have another label than the network gives them."""
     rng = np.random.default_rng(1)
     inputs = rng.normal(size=(300, 4)).astype(np.float32)
     labels = base.states(inputs).outputs.argmax(1)
-    labels[-wrong:] = (labels[-wrong:] + rng.integers(1, base.values.shape[1], wrong)) % base.values.shape[1]
+    labels[-20:] = (labels[-20:] + rng.integers(1, base.values.shape[1], 20)) % base.values.shape[1]
     return Rows(base, inputs, labels)
 
 
-def demands_of(rows, n=20, **settings):
-    """Return demands for the labels of the last rows, which the network gets wrong."""
-    pairs = zip(rows.inputs[-n:], rows.targets[-n:].tolist(), strict=True)
-    return [Demand(query=query, label=label, name=f"row {row}", **settings) for row, (query, label) in enumerate(pairs)]
+def demands_of(rows):
+    """Return demands for the labels of the last 20 rows, which the network gets wrong."""
+    pairs = zip(rows.inputs[-20:], rows.targets[-20:].tolist(), strict=True)
+    return [Demand(query=query, label=label, name=f"row {row}") for row, (query, label) in enumerate(pairs)]
 
 
 @pytest.fixture(scope="module")

@@ -44,8 +44,8 @@ FOX = "the fox ran. the crow sat, and the fox did not.\n" * 3
 NAMES = build_vocabulary(TEXT)
 
 
-def codes(n, vocabulary_size=7):
-    return np.random.default_rng(0).integers(0, vocabulary_size, n)
+def codes(n):
+    return np.random.default_rng(0).integers(0, 7, n)
 
 
 @torch.no_grad()

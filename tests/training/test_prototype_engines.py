@@ -195,8 +195,8 @@ def test_a_step_is_the_gradient_of_float64_also_where_a_key_equals_an_input(meth
         assert_near_float64([run], data, prototypes_with_a_hit)
 
 
-def large(method="idw", **settings):
-    return prototypes_run(LARGE, method, **{"prototypes": 300, "batch_size": 250, "epochs": 1, **settings})
+def large(**settings):
+    return prototypes_run(LARGE, **{"prototypes": 300, "batch_size": 250, "epochs": 1, **settings})
 
 
 def test_a_large_run_equals_a_plain_loop_and_has_the_same_bytes_on_as_many_threads(monkeypatch):
