@@ -82,9 +82,3 @@ def test_a_long_argument_is_not_echoed_whole(run):
         result = run("sweep", *arguments)
         assert result.exit_code == 2
         assert "aaaa … aaaa" in result.stderr and len(result.stderr) < 2_500
-
-
-def test_archives_that_cannot_be_fetched_are_named(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("urllib.request.urlopen", lambda *a, **k: (_ for _ in ()).throw(OSError("no network")))
-    result = run("train --dataset mnist --data-dir", tmp_path / "data")
-    assert_one_line(result, 1, "digits", "train-images-idx3-ubyte.gz")
