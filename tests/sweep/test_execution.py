@@ -186,26 +186,18 @@ def test_an_interrupted_search_ends_with_the_same_runs_and_more_trials_continue_
     assert all(run.attempt == 1 or run.run_key not in before for run in Results(part).find_runs())
 
 
-def test_a_search_reports_the_setting_with_the_best_mean_on_validation_rows(tmp_path):
-    spec = read_text(tmp_path, text("{optuna: random, trials: 6, objective: validation_accuracy}"))
-    observer = Mock(spec=Observer)
-    status = run_sweep(spec, tmp_path / "runs.db", observer=observer)
-    by_setting = Results(tmp_path / "runs.db").to_frame(sweep="small").groupby(["label", "learning_rate"], sort=False)
-    means = by_setting.validation_accuracy.mean()
-    line = f"trial 6 of 6: best validation accuracy {100 * means.max():.2f} % with {means.idxmax()[0]} "
-    assert received(observer.note)[-1].startswith(line)
-    assert status.complete == 2 * len(means)
-
-
-def test_runs_of_a_search_that_are_trained_again_are_to_do(tmp_path):
-    grid = "{method: idw, prototypes: 4, epsilon: {low: 1.0e-4, high: 0.1}, learning_rate: {low: 0.001, high: 0.1}}"
-    spec = read_text(tmp_path, text("{optuna: random, trials: 4, batch: 2, objective: validation_accuracy}", grid))
+def test_a_search_reports_the_best_mean_on_validation_rows_also_when_all_is_trained_again(tmp_path):
+    spec = read_text(tmp_path, text("{optuna: random, trials: 6, batch: 3, objective: validation_accuracy}"))
     for retry in (None, "all"):
         observer = Mock(spec=Observer)
         run_sweep(spec, tmp_path / "runs.db", retry=retry, observer=observer)
-        assert (observer.planned.call_args.args[:2], sum(map(len, received(observer.finished)))) == ((8, 8), 8)
-    lines = received(observer.note)
-    assert sum("best" in line and "learning rate" in line for line in lines) == 2  # once for each batch
+        assert (observer.planned.call_args.args[:2], sum(map(len, received(observer.finished)))) == ((12, 12), 12)
+        lines = [line for line in received(observer.note) if "best" in line]
+        assert len(lines) == 2 and all("learning rate" in line for line in lines)  # once for each batch
+        runs = Results(tmp_path / "runs.db").to_frame(sweep="small")
+        means = runs.groupby(["label", "learning_rate"], sort=False).validation_accuracy.mean()
+        best = f"best validation accuracy {100 * means.max():.2f} % with {means.idxmax()[0]} "
+        assert lines[-1].startswith(f"trial 6 of 6: {best}")
 
 
 @pytest.mark.parametrize("retry", ["all", "failed"])
