@@ -28,18 +28,14 @@ SWEEPS = ("baselines", "baselines_regression", "baselines_mnist")
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_has_the_published_numbers_and_no_line_begins_with_a_mark_which_would_end_a_paragraph(page):
-    assert headlines.written(PAGES[page]) == PAGES[page]
+    edited = headlines.NUMBER.sub(r"<!--\g<name>-->9.99<!--/-->", PAGES[page])
+    assert headlines.written(edited) == PAGES[page] != edited
     assert not [line for line in PAGES[page].splitlines() if line.lstrip().startswith("<!--")]
 
 
 def test_every_number_that_is_declared_stands_in_a_page():
     shown = {match["name"] for page in PAGES.values() for match in headlines.NUMBER.finditer(page)}
     assert shown == {*headlines.sources()}
-
-
-def test_a_number_that_was_edited_by_hand_is_found():
-    page = next(iter(PAGES.values()))
-    assert headlines.written(headlines.NUMBER.sub("<!--idw_lead-->9.99<!--/-->", page)) != page
 
 
 def test_a_row_that_is_not_unique_is_refused():
