@@ -29,6 +29,7 @@ __all__ = ["HeatMap", "collect_heat_maps", "moons_figure", "power_epsilon_figure
 # Metrics of the quality of prototypes, on the training data.
 _QUALITY = ("relative_coverage", "key_distance", "dead_keys")
 _CELL_WIDTH, _CELL_HEIGHT = 0.78, 0.5  # inches
+_MAP_WIDTH = 3.4  # at least, for the title and the note beside it
 _BRIGHT = 0.5  # lightness of a cell from which its words are dark
 _LOGARITHMIC = 50.0  # ratio of the largest to the smallest mean from which colours are logarithmic
 _CAPTION = "mean ± sample standard deviation over {} seeds; light: better"
@@ -234,7 +235,7 @@ def _draw_heat_maps(maps: Sequence[HeatMap], source: str = "") -> Figure:
     n_powers, n_epsilons = map(len, places.levels)
     columns = min(2 if len(maps) < 5 else 3, len(maps))
     rows = -(-len(maps) // columns)
-    width = max(columns * (_CELL_WIDTH * n_epsilons + 0.75), 5.0)
+    width = max(columns * (max(_CELL_WIDTH * n_epsilons, _MAP_WIDTH) + 0.75), 5.0)
     counts = {n for one in maps for n in one.cells["n"] if n}
     n_seeds = counts.pop() if len(counts) == 1 else "n"
     figure, body = new_page(width, rows * (_CELL_HEIGHT * n_powers + 0.8), [_CAPTION.format(n_seeds), source])
@@ -274,5 +275,5 @@ def _draw_map(axes: Axes, one: HeatMap, places: pandas.MultiIndex, *, with_n: bo
     notes = ["lower is better"] * (not METRICS[one.metric].higher_is_better) + [
         "logarithmic colours"
     ] * one.is_logarithmic
-    axes.set_title(", ".join(notes), loc="right", fontsize=8, color=QUIET)
+    axes.set_title("\n".join(notes), loc="right", fontsize=8, color=QUIET)
     axes.spines[:].set_visible(False)

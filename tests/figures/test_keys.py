@@ -338,7 +338,7 @@ def test_several_data_sets_have_one_heat_map_each_of_the_headline_metric():
 def test_the_best_cell_is_the_lightest_wide_ranges_are_logarithmic_and_other_models_are_counted():
     given = [
         run
-        for epsilon, value in zip((0.0, 0.01, 0.1, 0.5, 1.0), (0.01, 0.05, 0.1, 0.5, 0.9), strict=True)
+        for epsilon, value in zip((0.0, 0.1, 1.0), (0.01, 0.1, 0.9), strict=True)
         for run in with_metric(with_metric(runs(epsilon=epsilon), "accuracy", value, "holdout"), "key_distance", value)
     ]
     others = grid(method="inv_dist", powers=(1,)) + grid(prototypes=4, powers=(1,)) + runs((0,), method="neg_dist")
@@ -346,6 +346,6 @@ def test_the_best_cell_is_the_lightest_wide_ranges_are_logarithmic_and_other_mod
     assert "not drawn: 9 runs of other models (drawn: idw · 2 prototypes)" in left_out, "the model with the most places"
     titles, sides = ([axes.get_title(loc=side) for axes in figure.axes] for side in ("left", "right"))
     assert titles == ["holdout accuracy in %", "key distance"]
-    assert sides == ["logarithmic colours", "lower is better, logarithmic colours"]
+    assert sides == ["logarithmic colours", "lower is better\nlogarithmic colours"]
     accuracy, distance = (axes.collections[0].get_facecolor()[:, :3].sum(1).tolist() for axes in figure.axes)
     assert accuracy == sorted(accuracy) and distance == sorted(distance, reverse=True)
