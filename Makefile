@@ -116,7 +116,7 @@ prototypes: $(VENV)/.installed
 	$(call sweep_each,$(PROTOTYPES:%=prototypes/%),results/prototypes.db)
 	$(BIN)/idwbench publish prototypes -o results/prototypes --db results/prototypes.db --force
 
-FRONTIER := front sparse_weights longer slopes slopes_digits beside dimensions fashion small_data local_linear
+FRONTIER := front sparse_weights longer slopes many_slopes slopes_digits beside dimensions fashion small_data local_linear
 frontier: $(VENV)/.installed
 	@sed -n "s/^# \(Time of .*\)/\1/p" sweeps/frontier/*.yaml
 	$(call sweep_each,$(FRONTIER:%=frontier/%),results/frontier.db)
