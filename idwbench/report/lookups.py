@@ -193,7 +193,7 @@ def lookup_runs(runs: Runs) -> pandas.DataFrame:
         names = ("noise", "mean", *(["std"] if dataset.std != 1 else []), "queries")
         data = " · ".join(setting_label(name, getattr(dataset, name)) for name in names)
         label, identity = " ".join(filter(None, (model.method, model.versioned_label))), model.identity()
-        if model.projected:
+        if model.is_learned:
             label += f", {setting_label('learning_rate', config.protocol.learning_rate)}"
             identity += config.protocol.identity()
         facts = {"identity": identity, "model": model, "label": label, "dataset": dataset, "data": data}

@@ -116,8 +116,7 @@ class TableRun:
 def _max_stack(config: RunConfig, dataset: Dataset) -> int:
     """Return the number of runs that are stored together: a table that learns nothing takes some milliseconds."""
     assert isinstance(config.model, HashTableConfig)
-    score = config.model.score
-    return 1 if config.model.projected or (score and score.learned) else MAX_STACK
+    return 1 if config.model.is_learned else MAX_STACK
 
 
 ENGINES = {"hash_table": one_by_one("hash_table", _fit, max_stack=_max_stack)}

@@ -221,10 +221,16 @@ GROWING, CONSTANT = recall_with_capacity(lambda d: d), recall_with_capacity(lamb
 
 
 def test_only_models_that_learn_differ_in_their_learning_rate():
-    labels = [f"inner_product softmax, linear projections, learning rate {rate}" for rate in (0.1, 0.2)]
-    for projections, expected in (("none", ["inner_product softmax"]), ("linear", labels)):
-        runs = [run for rate in (0.1, 0.2) for run in lookups(GROWING, learning_rate=rate, projections=projections)]
-        assert [*lookup_runs(runs).label.unique()] == expected
+    rates = [f", learning rate {rate}" for rate in (0.1, 0.2)]
+    for settings, label, expected in (
+        ({"projections": "none"}, "inner_product softmax", [""]),
+        ({"projections": "linear"}, "inner_product softmax, linear projections", rates),
+        ({"similarity": "additive"}, "additive softmax, form=tanh, hidden=16", rates),  # its score learns
+    ):
+        runs = [run for rate in (0.1, 0.2) for run in lookups(GROWING, learning_rate=rate, **settings)]
+        table = lookup_runs(runs)
+        assert [*table.label.unique()] == [f"{label}{end}" for end in expected]
+        assert len(table) == len({*expected}) * len(runs) // 2
 
 
 def test_recall_is_drawn_against_the_load_and_names_what_it_leaves_out():

@@ -94,6 +94,11 @@ class HashTableConfig(NoPrototypes, NoPlugin, ModelSettings):
         names = ("query", "key", "value") if self.project_values else ("query", "key")
         return names if self.projections != "none" else ()
 
+    @property
+    def is_learned(self) -> bool:
+        """Whether anything is learned: a projection, or numbers of the score."""
+        return bool(self.projected or (self.score and self.score.learned))
+
     def check_given(self, given: Collection[str]) -> None:
         """Raise `ConfigError` for values that are projected by nothing."""
         if self.project_values and self.projections == "none":
