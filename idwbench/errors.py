@@ -38,6 +38,7 @@ __all__ = [
     "error_summary",
     "first_line",
     "last_line",
+    "near_word",
     "printable",
     "shortened",
 ]
@@ -225,6 +226,17 @@ def dotted(location: Location) -> str:
 
 def did_you_mean(word: str, valid: Iterable[str]) -> str:
     """Return ``did you mean 'x'?`` for the nearest valid word, or the valid words; of many, the five nearest."""
+    words = sorted(valid)
+    if hint := near_word(word, words):
+        return hint
+    if len(words) > _MOST_LISTED:
+        nearest = get_close_matches(word[:_MOST_LETTERS], words, n=5, cutoff=0.0)
+        return f"the nearest valid words: {', '.join(nearest)}"
+    return f"expected one of: {', '.join(words)}" if words else ""
+
+
+def near_word(word: str, valid: Iterable[str]) -> str:
+    """Return ``did you mean 'x'?`` for the nearest valid word; empty if none is near."""
     words, word = sorted(valid), word[:_MOST_LETTERS]
     folded = {valid_word.casefold(): valid_word for valid_word in reversed(words)}
     near = get_close_matches(word, words, n=1, cutoff=0.6)
@@ -233,11 +245,7 @@ def did_you_mean(word: str, valid: Iterable[str]) -> str:
         near = [folded[word.casefold()]]
     elif not near:
         near = [folded[match] for match in get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)]
-    if near:
-        return f"did you mean '{near[0]}'?"
-    if len(words) > _MOST_LISTED:
-        return f"the nearest valid words: {', '.join(get_close_matches(word, words, n=5, cutoff=0.0))}"
-    return f"expected one of: {', '.join(words)}" if words else ""
+    return f"did you mean '{near[0]}'?" if near else ""
 
 
 def shortened(text: str, most: int = _MOST_CHARACTERS) -> str:

@@ -8,7 +8,7 @@ import stat
 import tempfile
 from pathlib import Path
 
-from idwbench.errors import FullDiskError, IdwbenchError, ModelFileError, OutputError, OutputExistsError, did_you_mean
+from idwbench.errors import FullDiskError, IdwbenchError, ModelFileError, OutputError, OutputExistsError, near_word
 from idwbench.machine import check_memory
 
 __all__ = [
@@ -158,10 +158,9 @@ def _reason(error: OSError, verb: str) -> str:
 def _similar_name(path: Path) -> str:
     """Return a hint with the file of the same folder of which the name is nearest; empty if none is near."""
     try:
-        hint = did_you_mean(path.name, os.listdir(path.parent))
+        return near_word(path.name, os.listdir(path.parent))
     except OSError:  # the folder is missing too
         return ""
-    return hint if hint.startswith("did you mean") else ""
 
 
 def _output_error(error: OSError, path: Path, verb: str = "written") -> OutputError:

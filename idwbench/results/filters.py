@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas
 
-from idwbench.errors import ConfigError, did_you_mean, shortened
+from idwbench.errors import ConfigError, did_you_mean, near_word, shortened
 from idwbench.results.records import RUN_STATES
 from idwbench.runs.kinds.models import model_setting_names
 from idwbench.runs.metrics import METRICS, SPLITS
@@ -118,8 +118,7 @@ def _refused(problem: str, hint: str = "") -> ConfigError:
 
 
 def _nearest(name: str, frame: pandas.DataFrame) -> str:
-    hint = did_you_mean(name, map(str, frame.columns))
-    return hint if hint.startswith("did you mean") else "names are those of the columns of a table of runs"
+    return near_word(name, map(str, frame.columns)) or "names are those of the columns of a table of runs"
 
 
 def _value(frame: pandas.DataFrame, node: ast.expr) -> Any:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
-from idwbench.errors import ConfigError, UnknownSettingError, did_you_mean
+from idwbench.errors import ConfigError, UnknownSettingError, did_you_mean, near_word
 
 __all__ = ["Count", "Fraction", "NonNegative", "Seed", "Settings", "added_in_0_2", "is_storable", "validated"]
 
@@ -101,11 +101,10 @@ def _config_error(error: ValidationError, model: type[BaseModel]) -> ConfigError
         return raised
     text = str(first["msg"])
     words = re.findall(r"'([^']+)'", str(first["ctx"]["expected"])) if first["type"] == "literal_error" else ()
-    hint = did_you_mean(str(first["input"]), words)
     return ConfigError(
         f"{text[:1].lower()}{text[1:]}, got {first['input']!r}",
         location=location,
-        hint=hint if hint.startswith("did you mean") else "",  # the text already lists the words
+        hint=near_word(str(first["input"]), words),  # the text already lists the words
     )
 
 
