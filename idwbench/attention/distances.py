@@ -14,7 +14,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["distances_by_product", "squared_distances", "stacked_product"]
+__all__ = ["distances_by_product", "distances_to_batch", "squared_distances", "stacked_product"]
 
 # Number of multiplications above which one BLAS call for each run has little overhead.
 _SMALL_PRODUCT = 2**15
@@ -29,6 +29,13 @@ def squared_distances(
     in float32 its error exceeds a usual ε for inputs near a key.
     """
     return torch.cdist(inputs, keys, compute_mode="donot_use_mm_for_euclid_dist").square()
+
+
+def distances_to_batch(
+    inputs: Float[Tensor, "*#stack batch features"], keys: Float[Tensor, "*#stack prototypes features"]
+) -> Float[Tensor, "*#stack prototypes"]:
+    """Return min_b ‖x_b − k_j‖, the distance of each key to the nearest input; the gradient is 0 at an input."""
+    return torch.cdist(keys, inputs, compute_mode="donot_use_mm_for_euclid_dist").min(-1).values
 
 
 def distances_by_product(queries: Tensor, keys: Tensor) -> Tensor:

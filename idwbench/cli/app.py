@@ -242,8 +242,9 @@ def _settings() -> Iterator[inspect.Parameter]:
     from idwbench.runs.kinds.prototypes import PrototypesConfig
     from idwbench.runs.protocol import Protocol
 
+    of_model = ["initialisation", "key_bounds", "key_penalty", "weighting", "label_smoothing", "slope_rank"]
     places: tuple[tuple[Any, Iterable[str], str], ...] = (
-        (PrototypesConfig, ["initialisation", "key_bounds", "weighting", "label_smoothing", "slope_rank"], "Model"),
+        (PrototypesConfig, of_model, "Model"),
         (Protocol, Protocol.model_fields, "Protocol"),
         (CsvConfig, DATASET_SETTINGS, "Data"),
     )

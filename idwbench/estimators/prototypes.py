@@ -164,6 +164,7 @@ class AbstractPrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMix
     slope_rank: int = 0
     initialisation: str = "auto"
     key_bounds: str = "auto"
+    key_penalty: float = 0.0
     optimizer: str = "adam_amsgrad"
     learning_rate: float = TABLE_DEFAULTS["learning_rate"]
     schedule: str = "cosine"

@@ -63,7 +63,7 @@ def parsed_training(parameters: Mapping[str, Any], n_rows: int, seed: int) -> Pr
         ValueError: a parameter is unknown, of the wrong type or out of range; the message begins with its name.
     """
     given = _with_automatic(parameters, n_rows)
-    fields = {name: given[name] for name in ("method", "initialisation", "key_bounds", "slope_rank")}
+    fields = {name: given[name] for name in ("method", "initialisation", "key_bounds", "key_penalty", "slope_rank")}
     fields["prototypes"] = given["n_prototypes"]
     known = [name for name, method in BUILT_IN_METHODS.items() if not method.learned]
     if str(given["method"]) not in known:

@@ -256,11 +256,10 @@ def _check_run(run: StoredRun) -> None:
     if run.config.network.key_bounds != "none":
         problem = f"{name} has key_bounds '{run.config.network.key_bounds}': its keys are no sum of steps"
         raise TrainingError(problem, hint="train it with key_bounds: none")
-    if run.config.network.label_smoothing:
-        problem = (
-            f"{name} has label_smoothing {run.config.network.label_smoothing:g}, whose steps no history attributes"
-        )
-        raise TrainingError(problem, hint="train it with label_smoothing: 0")
+    for setting in ("label_smoothing", "key_penalty"):
+        if factor := getattr(run.config.network, setting):
+            problem = f"{name} has {setting} {factor:g}, whose steps no history attributes"
+            raise TrainingError(problem, hint=f"train it with {setting}: 0")
     if run.config.network.slope_rank:
         problem = f"{name} learned slopes of its values too, which move with the keys"
         raise TrainingError(problem, hint="train it with slope_rank: 0")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from idwbench.attention.distances import distances_to_batch
 from idwbench.attention.forward import prototype_logits
 from idwbench.attention.slopes import SLOPE_ARRAYS
 from idwbench.data.dataset import Dataset, FeatureMoments
@@ -173,7 +174,11 @@ class TorchStack:
         targets = self.targets.index_select(0, flat_rows)
         arguments = {**self.parameters, **self._learned}
         outputs = prototype_logits(self.method, arguments, inputs, self.keys, self.values, self._slopes)
-        losses = sample_losses(outputs.view(len(flat_rows), -1), targets, self.configs[0].network.label_smoothing)
+        network = self.configs[0].network
+        losses = sample_losses(outputs.view(len(flat_rows), -1), targets, network.label_smoothing)
+        if network.key_penalty:
+            penalties = network.key_penalty * distances_to_batch(inputs, self.keys).mean(-1, keepdim=True)
+            losses = (losses.view(rows.shape) + penalties).flatten()
         # The mean over the batch and the sum over runs: each run gets its own gradient.
         means = torch.full_like(losses, 1 / rows.shape[-1])
         options = {"allow_unused": True, "materialize_grads": True}  # some weightings have no gradient

@@ -192,6 +192,14 @@ def test_bounded_prototypes_stay_in_the_range_of_all_rows_so_far():
     assert np.ptp(model.prototypes_[:, 0]) > np.ptp(few[:, 0])
 
 
+def test_a_penalty_draws_prototypes_to_rows():
+    def distance(penalty):
+        model = PrototypeClassifier(6, key_bounds="none", key_penalty=penalty, random_state=0).fit(X, GROUPS)
+        return np.linalg.norm(model.prototypes_[:, None] - X, axis=2).min(1).mean()
+
+    assert distance(1.0) < 0.5 * distance(0.01) < 0.5 * distance(0.0)
+
+
 def test_a_first_partial_fit_needs_all_classes_but_not_as_many_rows_as_prototypes():
     with pytest.raises(ValueError, match="classes must be passed on the first call"):
         PrototypeClassifier().partial_fit(X, WORDS)

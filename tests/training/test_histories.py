@@ -199,7 +199,7 @@ def test_the_history_of_a_stored_run_is_one_call_and_others_are_refused_in_one_l
     run, diverged = trained(epochs=1), trained(method="gaussian", epochs=2, learning_rate=1e37)
     baseline, bounded = trained("auto", kind="baseline", method="samples"), trained(epochs=1, key_bounds="data")
     sloped, additive = trained(epochs=1, slope_rank=1), trained(epochs=1, method="additive")
-    smoothed = trained(epochs=1, label_smoothing=0.1)
+    smoothed, penalised = trained(epochs=1, label_smoothing=0.1), trained(epochs=1, key_penalty=0.1)
     results = idwbench.Results(tmp_path / "results.db")
     history = idwbench.key_history(results, run.run_key[:10])
     assert history.shares.shape == (200, 2) and history.is_exact
@@ -212,6 +212,7 @@ def test_the_history_of_a_stored_run_is_one_call_and_others_are_refused_in_one_l
         bounded.run_key: "has key_bounds 'data': its keys are no sum of steps \\(train it with key_bounds: none\\)$",
         sloped.run_key: "learned slopes of its values too, which move with the keys .train it with slope_rank: 0.$",
         smoothed.run_key: "has label_smoothing 0.1, whose steps no history attributes",
+        penalised.run_key: "has key_penalty 0.1, whose steps no history attributes .train it with key_penalty: 0.$",
         additive.run_key: "learned query_weight, key_weight, vector too",
         planned: "is planned: it has no keys$",
     }.items():

@@ -85,6 +85,9 @@ def plain_loop(config, dataset, dtype, prototypes=random_prototypes):
         total = 0.0
         for batch in torch.from_numpy(generator.permutation(len(targets))).split(p.batch_size):
             loss = loss_of(prototype_logits(method, arguments, inputs[batch], *tensors[:2], sloped), targets[batch])
+            if config.model.key_penalty:
+                nearest = (inputs[batch, None] - tensors[0]).norm(dim=2).amin(0)
+                loss = loss + config.model.key_penalty * nearest.mean()
             torch_step(optimizer, p, loss, learning_rate(p, epoch))
             if config.model.key_bounds == "data":
                 tensors[0].detach().clamp_(inputs.amin(0), inputs.amax(0))
@@ -151,6 +154,10 @@ LOOPS += [
 ]
 LOOPS += [("idw", place, {"key_bounds": "data"}) for place in range(6)]
 LOOPS += [(method, place, {"label_smoothing": 0.3}) for method in ("idw", "additive") for place in (0, 3)]
+LOOPS += [
+    (method, place, {"key_penalty": 0.3, "slope_rank": place % 2 and 2})
+    for place, method in enumerate(["idw", "neg_dist", "idw", "gaussian", "inv_dist", "idw"])
+]
 LOOPS += [
     (method, place, {"slope_rank": 2, **PROTOCOLS[place]})
     for place, method in enumerate(["idw", "cosine", "neg_dist", "additive", "gaussian", "inv_dist"])

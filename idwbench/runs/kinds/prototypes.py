@@ -53,6 +53,9 @@ class PrototypesConfig(ModelSettings):
     key_bounds: Literal["none", "data"] = added_in_0_2(
         "none", description="Bounds of keys: none, or data, the range of each feature in the training data."
     )
+    key_penalty: Annotated[float, Field(ge=0, allow_inf_nan=False)] = added_in_0_2(
+        0.0, description="Penalty λ: this times the mean distance of a key to the nearest input of the batch."
+    )
     weighting: str | None = added_in_0_2(
         None, description="How scores become weights, such as sparsemax; by default the method's own."
     )
@@ -81,6 +84,8 @@ class PrototypesConfig(ModelSettings):
             words.append(f"initial values {self.initial_values}")
         if self.key_bounds != "none":
             words.append(f"key bounds {self.key_bounds}")
+        if self.key_penalty:
+            words.append(f"key penalty {self.key_penalty:g}")
         if self.label_smoothing:
             words.append(f"label smoothing {self.label_smoothing:g}")
         if self.slope_rank:
@@ -101,7 +106,10 @@ class PrototypesConfig(ModelSettings):
             raise ConfigError("only for classes, and the targets are numbers", location=("label_smoothing",))
 
     def check_given(self, given: Collection[str]) -> None:
-        """Raise `ConfigError` for slopes of a method whose weights are not a softmax."""
+        """Raise `ConfigError` for slopes without a softmax, and for distances to data of keys that are no points."""
         if self.slope_rank and self.method_record.weighting != "softmax":
             problem = f"the weights of {self.method_record.title} are not a softmax, as values with a slope need"
             raise ConfigError(problem, location=("slope_rank",))
+        if self.key_penalty and not self.method_record.has_points:
+            problem = f"the keys of {self.method_record.title} are no points, which have a distance to data"
+            raise ConfigError(problem, location=("key_penalty",))

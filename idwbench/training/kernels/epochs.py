@@ -18,7 +18,15 @@ from idwbench.training.kernels.network import (
 from idwbench.training.kernels.scores import Score
 from idwbench.training.kernels.scratch import Labels, Matrix, Scratch, SlopeScratch, Vector
 from idwbench.training.kernels.slopes import add_slopes, fill_height_gradients, fill_heights, fill_slope_gradients
-from idwbench.training.kernels.updates import Optimizer, Step, clip_gradients, fill_key_gradients, make_step, update_all
+from idwbench.training.kernels.updates import (
+    Optimizer,
+    Step,
+    add_key_penalty,
+    clip_gradients,
+    fill_key_gradients,
+    make_step,
+    update_all,
+)
 
 __all__ = ["Data", "Progress", "Samples", "Schedule", "Stack", "State", "run_stack"]
 
@@ -60,6 +68,7 @@ class Schedule(NamedTuple):
         batch_size: Batch size; the last batch of an epoch may be smaller.
         rates: Learning rate of each epoch, (epochs,).
         smoothing: Share of each label that is divided among all classes.
+        key_penalty: The factor of the mean distance of a key to the nearest input of a batch, in the loss.
         first: Number of previous epochs.
         steps_done: Number of previous steps.
     """
@@ -67,6 +76,7 @@ class Schedule(NamedTuple):
     batch_size: int
     rates: NDArray[np.float64]
     smoothing: np.float32
+    key_penalty: np.float32
     first: int
     steps_done: int
 
@@ -302,7 +312,9 @@ def _run_epochs(
                 if stage == TRAIN:
                     step += 1
                     factors = make_step(optimizer, schedule.rates[epoch], step)
-                    _take_step(score, optimizer, n, n_near, state, scratch, own, factors)
+                    loss += n * _take_step(
+                        score, optimizer, schedule.key_penalty, n, n_near, state, scratch, own, factors
+                    )
                     _project(state.keys[0], state.narrow, data.bounds)
             if stage == TRAIN:
                 finite = np.isfinite(loss) and _all_finite(state.keys) and _all_finite(state.values)
@@ -316,15 +328,19 @@ def _run_epochs(
 def _take_step(
     score: Score,
     optimizer: Optimizer,
+    key_penalty: np.float32,
     n: int,
     n_near: int,
     state: State,
     scratch: Scratch,
     own: SlopeScratch,
     factors: Step,
-) -> None:
-    """Update keys and values after the forward and backward pass of a batch of n inputs."""
+) -> float:
+    """Update keys and values after the forward and backward pass of a batch of n inputs; return the penalty of keys."""
     fill_key_gradients(score, n, n_near, state.keys[0], state.narrow, scratch)
+    penalty = 0.0
+    if key_penalty > 0:
+        penalty = add_key_penalty(key_penalty, n, state.keys[0], state.narrow, scratch)
     if state.slope_inputs.shape[1] > 0:
         fill_slope_gradients(n, state.slope_inputs[0], state.keys[0], state.narrow, scratch, own)
     parts = scratch.key_gradients, scratch.value_gradients, own.input_gradients, own.output_gradients
@@ -334,6 +350,7 @@ def _take_step(
     if state.slope_inputs.shape[1] > 0:
         update_all(optimizer, state.slope_inputs, own.input_gradients, factors)
         update_all(optimizer, state.slope_outputs, own.output_gradients, factors)
+    return penalty
 
 
 @kernel

@@ -11,7 +11,16 @@ from idwbench.training.kernels.scores import COSINE, SQ_DIST, Score
 from idwbench.training.kernels.scratch import Matrix, Scratch
 from idwbench.training.kernels.similarities import distance_gradient, dot_gradient, fill_gradient_by_products
 
-__all__ = ["Optimizer", "Step", "clip_gradients", "fill_key_gradients", "kernel_optimizer", "make_step", "update_all"]
+__all__ = [
+    "Optimizer",
+    "Step",
+    "add_key_penalty",
+    "clip_gradients",
+    "fill_key_gradients",
+    "kernel_optimizer",
+    "make_step",
+    "update_all",
+]
 
 ADAM_AMSGRAD, ADAM, SGD = range(3)
 CODES = {"adam_amsgrad": ADAM_AMSGRAD, "adam": ADAM, "sgd": SGD}
@@ -124,3 +133,25 @@ def fill_key_gradients(score: Score, n: int, n_near: int, keys: Matrix, narrow: 
         for r in range(rows.shape[0]):
             for j in range(rows.shape[1]):
                 rows[r, j] -= scratch.norm_coefficients[j if narrow else r] * keys[r, j]
+
+
+@kernel
+def add_key_penalty(key_penalty: np.float32, n: int, keys: Matrix, narrow: bool, scratch: Scratch) -> float:
+    """Return λ · mean_j min_b ‖x_b − k_j‖ over a batch of n inputs, and add its gradient to that of the keys.
+
+    λ is `key_penalty`; similarities are squared distances. The gradient is 0 where a key equals an input.
+    """
+    sq_dist, inputs, rows = scratch.similarities, scratch.inputs, scratch.key_gradients
+    share = key_penalty / np.float32(sq_dist.shape[1])
+    total = 0.0
+    for p in range(sq_dist.shape[1]):
+        nearest = 0
+        for b in range(1, n):
+            nearest = b if sq_dist[b, p] < sq_dist[nearest, p] else nearest
+        distance = np.sqrt(sq_dist[nearest, p])
+        total += float(share * distance)
+        factor = share / distance if distance > ZERO else ZERO
+        for f in range(inputs.shape[1]):
+            i, j = (f, p) if narrow else (p, f)
+            rows[i, j] += factor * (keys[i, j] - inputs[nearest, f])
+    return total
