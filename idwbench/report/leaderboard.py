@@ -59,7 +59,6 @@ def leaderboard(
         tests += more
     pooled = ["dataset_seed"] if any(table.data_seeds) else []
     title = constants_title([row.config for row in chosen] or [*table.config[:1]], (*varying, *pooled))
-    among = " on the same data" if len({row.data for row in compared}) > 1 else ""
     notes = (
         *([f"The first {len(board):,} of {len(ranked):,} rows."] if len(board) < len(ranked) else []),
         *([] if name in METRICS else [f"Whether a higher {name} is better is not known."]),
@@ -67,40 +66,25 @@ def leaderboard(
         *frame.run_notes(compared, table, name),
         *tests,
     )
-    settings = _shown_settings(varying, chosen)
-    return _table(board, settings, name, split=by, title=title, among=among, notes=notes)
-
-
-def _table(
-    board: Sequence[tuple[int | None, Row]],
-    settings: Sequence[str],
-    metric: str,
-    *,
-    split: str,
-    title: str,
-    among: str,
-    notes: Sequence[str],
-) -> Table:
-    """Return the table of rows with their ranks; `among` is what they are compared on."""
     shown = [row for _, row in board]
     ranks = [tables.MISSING if rank is None else str(rank) for rank, _ in board]
-    first = "highest" if METRICS.get(metric, UNKNOWN_METRIC).higher_is_better else "lowest"
+    first = "highest" if METRICS.get(name, UNKNOWN_METRIC).higher_is_better else "lowest"
     return tables.row_table(
         shown,
-        metric,
+        name,
         (
             Column("rank", "rank", ranks, numeric=True),
-            *tables.setting_columns(settings, shown),
+            *tables.setting_columns(_shown_settings(varying, chosen), shown),
             *tables.row_columns(shown, tables.N_RUNS, tables.DIVERGED),
         ),
         (),
-        among,
-        split=split,
-        order=f"; sorted by {split}, {first} first",
+        " on the same data" if len({row.data for row in compared}) > 1 else "",
+        split=by,
+        order=f"; sorted by {by}, {first} first",
         title=title,
         groups=(None,) * len(board),
         notes=notes,
-        records=lambda: [{"rank": rank, **row.settings, **tables.row_record(row, metric)} for rank, row in board],
+        records=lambda: [{"rank": rank, **row.settings, **tables.row_record(row, name)} for rank, row in board],
     )
 
 
