@@ -132,6 +132,7 @@ class _Comparison:
         self._copies = np.arange(len(self._test), len(self._points)).reshape(copies.shape[:2])
         self._states = base.states(self._points)
         self._sq_dist = squared_distances(self._points, self.queries)
+        self._columns = {query.tobytes(): column for column, query in enumerate(self.queries)}
         self._neighbours = _neighbours(self._test, self._wrong)
         self._fence = self._rows.fence(self.queries)
         self.patches = cache(self._patches)
@@ -175,7 +176,8 @@ class _Comparison:
         if patches is None:
             return None
         patches = patches if as_whole else patches.take(cases)
-        return self._states.patched(patches.log_weights_at(self._sq_dist[:, cases]), patches.values)
+        columns = [self._columns[key.tobytes()] for key in patches.keys]  # equal inputs share a patch of the whole
+        return self._states.patched(patches.log_weights_at(self._sq_dist[:, columns]), patches.values)
 
     def _patches(self, way: str, n: int | None) -> PatchPrototypes | None:
         """Return the patches of the first `n` cases as a whole, or of each case alone; None if there are none."""

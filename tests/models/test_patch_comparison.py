@@ -206,6 +206,20 @@ def test_the_other_ways_need_no_patch_of_the_paper_no_images_and_no_retraining(m
     assert np.isnan(arrays["together"][:, PATCH_MEASURES.index("shift_kept")]).all()
 
 
+def test_a_wrong_input_that_the_test_data_has_twice_is_mended_by_one_patch_of_the_whole(monkeypatch):
+    monkeypatch.setattr("idwbench.models.patch_comparison._STEPS", 5)
+    base, test = a_base(), DATA["test"]
+    [first, *_] = np.flatnonzero(base.states(test.inputs).outputs.argmax(1) != test.labels)
+    rows = [first, *range(len(test))]
+    twice = DATA | {"test": Split(test.inputs[rows], test.labels[rows])}
+    once, again = (compare_ways(base, data, n)[1]["together"] for data, n in ((DATA, 5), (twice, 6)))
+    ways = [PATCH_WAYS.index(way) for way in ("local", "local_half", "override", "exact", "margin_1", "confidence_90")]
+    assert (again[ways, 0, -1] == 1).all(), "all inputs get their labels"
+    for name in ("logit_change", "better", "worse"):
+        place = PATCH_MEASURES.index(name)
+        np.testing.assert_allclose(again[ways, place, -1], once[ways, place, -1], rtol=1e-6)
+
+
 def test_a_network_without_errors_has_nothing_to_compare():
     train = DATA["train"]
     values = 9 * np.eye(3, dtype=np.float32)[train.labels]
