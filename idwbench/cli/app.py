@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import typer
 import typer.main
@@ -34,7 +34,7 @@ from idwbench.errors import (
     shortened,
 )
 
-__all__ = ["COMMANDS", "RUNS", "OneLineCommand", "OneLineGroup", "RunsGroup", "app", "declared", "number"]
+__all__ = ["COMMANDS", "RUNS", "OneLineCommand", "OneLineGroup", "app", "declared", "number"]
 
 _RUNS_HELP = "List, show, watch, compare, tag, measure, remove, export and repeat the runs of a results database."
 # The function of each command as MODULE.FUNCTION of this package, whose module is imported when it is used; of `runs`,
@@ -102,7 +102,7 @@ class OneLineCommand(_PlainFlags, TyperCommand):
 class OneLineGroup(_PlainFlags, TyperGroup):
     """A group of commands, each imported when it is used, whose usage errors are one line on stderr."""
 
-    places: ClassVar[Mapping[str, str]] = COMMANDS
+    places: Mapping[str, str] = COMMANDS
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands."""
@@ -112,7 +112,8 @@ class OneLineGroup(_PlainFlags, TyperGroup):
         """Return a command, or None if there is none of this name."""
         if cmd_name not in self.commands and (place := self.places.get(cmd_name)):
             if place == _RUNS_HELP:
-                self.commands[cmd_name] = RunsGroup(name=cmd_name, help=place, no_args_is_help=True)
+                runs = self.commands[cmd_name] = OneLineGroup(name=cmd_name, help=place, no_args_is_help=True)
+                runs.places = RUNS
             else:
                 module_name, _, function = place.partition(".")
                 module = import_module(f"idwbench.cli.{module_name}")
@@ -142,12 +143,6 @@ class OneLineGroup(_PlainFlags, TyperGroup):
         if problem:
             echo(f"idwbench: {problem}", err=True)
         sys.exit(code if isinstance(code, int) else 0)
-
-
-class RunsGroup(OneLineGroup):
-    """The commands of ``idwbench runs``."""
-
-    places: ClassVar[Mapping[str, str]] = RUNS
 
 
 app = typer.Typer(
