@@ -235,7 +235,7 @@ class AbstractPrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMix
         return slopes
 
     def _patches(self) -> PatchPrototypes:
-        return self._repairs().prototypes(self.prototypes_.shape[1], self.values_.shape[1])
+        return self._repairs().prototypes(self._base())
 
     def _sums(self, weights: Floats, inputs: NDArray[np.float32]) -> Floats:
         sums = np.asarray(weights @ self._pairs()[1].astype(np.float64))

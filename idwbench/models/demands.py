@@ -326,12 +326,12 @@ class Repairs:
         own = [number for number, record in enumerate(self.records, start=1) if record.has_prototype]
         return np.array([0] * n_learned + own, np.int64)
 
-    def prototypes(self, n_features: int, n_outputs: int) -> PatchPrototypes:
-        """Return the prototypes."""
+    def prototypes(self, base: ArrayNetwork) -> PatchPrototypes:
+        """Return the prototypes of the patches of a network."""
         own = [one for one in self.records if one.has_prototype]
         shapes = np.array([(one.log_peak, one.radius, one.steepness) for one in own], np.float64).reshape(-1, 3)
-        keys = np.array([one.query for one in own], np.float32).reshape(-1, n_features)
-        values = np.array([one.value for one in own], np.float64).reshape(-1, n_outputs)
+        keys = np.array([one.query for one in own], np.float32).reshape(-1, base.keys.shape[1])
+        values = np.array([one.value for one in own], np.float64).reshape(-1, base.values.shape[1])
         return PatchPrototypes(keys, values, *shapes.T)
 
 

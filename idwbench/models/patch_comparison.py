@@ -192,8 +192,7 @@ class _Comparison:
         demands = [Demand(query=query, label=label, **{**_PAPER, **_LOCAL}[way]) for query, label in pairs]
         try:
             if n is not None:
-                sizes = self._base.keys.shape[1], self._base.values.shape[1]
-                return solve(self._base, demands, self._rows).prototypes(*sizes)
+                return solve(self._base, demands, self._rows).prototypes(self._base)
             patches = prototypes_alone(self._base, demands, self._states.take(self._wrong))
         except PatchError:
             return None

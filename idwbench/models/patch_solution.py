@@ -45,7 +45,7 @@ def solved_repairs(
     Without rows, whose range is that of the data, there is no reach. Raises as `solve`.
     """
     repairs = solve(base, demands, rows, merge=merge)
-    patches = repairs.prototypes(base.keys.shape[1], base.values.shape[1])
+    patches = repairs.prototypes(base)
     if not len(patches):
         return Repairs()
     places, records = iter(range(len(patches))), []
@@ -232,12 +232,12 @@ def prototypes_alone(base: ArrayNetwork, demands: Sequence[Demand], states: Stat
     Raises:
         PatchError: an exact hit of a key, or a value that is too large.
     """
-    own_peak, alone = log_peak(base), []
+    alone = []
     for demand, log_sum, outputs in zip(demands, states.log_sum.tolist(), states.outputs, strict=True):
         if np.isposinf(log_sum):
             raise PatchError(f"{demand.name} is a key, which outweighs every patch with ε = 0", hint="train with ε > 0")
         if demand.kind == "local":
-            peak = log_sum + np.log(OTHER_PEAK) if own_peak is None else own_peak
+            peak = log_peak(base, log_sum + np.log(OTHER_PEAK))
             shape = (peak, demand.radius_given or np.nan, demand.steepness_given or STEEPNESS)
         else:
             shape = exact_shape(base)
@@ -246,4 +246,4 @@ def prototypes_alone(base: ArrayNetwork, demands: Sequence[Demand], states: Stat
         if not np.abs(value).max() < _LARGEST_VALUE:
             raise PatchError("what is wanted needs a value that is too large", hint="ask for less")
         alone.append(demand.with_prototype(value, *shape))
-    return Repairs(tuple(alone)).prototypes(base.keys.shape[1], base.values.shape[1])
+    return Repairs(tuple(alone)).prototypes(base)

@@ -83,10 +83,10 @@ def log_expm1(numbers: Any) -> Floats:
         return np.where(numbers > 0, numbers + np.log(-np.expm1(-numbers)), -np.inf)
 
 
-def log_peak(base: ArrayNetwork) -> float | None:
-    """Return log w₀ = −log ε of an `idw` network; None of another method, or if ε = 0."""
+def log_peak(base: ArrayNetwork, otherwise: float) -> float:
+    """Return log w₀ = −log ε of an `idw` network, or `otherwise` of another method, and if ε = 0."""
     epsilon = float(base.parameters.get("epsilon", 0))
-    return -float(np.log(epsilon)) if base.method.name == "idw" and epsilon > 0 else None
+    return -float(np.log(epsilon)) if base.method.name == "idw" and epsilon > 0 else otherwise
 
 
 def exact_shape(base: ArrayNetwork) -> tuple[float, float, float]:
@@ -97,6 +97,5 @@ def exact_shape(base: ArrayNetwork) -> tuple[float, float, float]:
     """
     if base.method.name != "idw":
         raise PatchError(f"only 'idw' models have an exact patch, this one is '{base.method.name}'")
-    own_peak, power = log_peak(base), float(base.parameters["power"])
-    peak = _LARGEST_PEAK if own_peak is None else own_peak
+    peak, power = log_peak(base, _LARGEST_PEAK), float(base.parameters["power"])
     return peak, float(np.exp(-peak / power)), power

@@ -122,7 +122,7 @@ class SavedModel(Patchable):
     @cached_property
     def patch_prototypes(self) -> PatchPrototypes:
         """The prototypes of the patches."""
-        return self.repairs.prototypes(self.n_features, self.n_outputs)
+        return self.repairs.prototypes(self.base)
 
     @property
     def keys(self) -> NDArray[np.float32]:

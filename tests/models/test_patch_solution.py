@@ -66,7 +66,7 @@ def demand(rows):
 
 def patches_of(base, demands, rows=None, **options):
     """Return the prototypes of the patches that meet the demands."""
-    return solve(base, demands, rows, **options).prototypes(base.keys.shape[1], base.values.shape[1])
+    return solve(base, demands, rows, **options).prototypes(base)
 
 
 def patched(repairs):
