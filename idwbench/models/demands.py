@@ -38,6 +38,8 @@ _TOLERANCE, _ROUNDING = 1e-9, 1e-14
 
 # Kinds whose η a formula gives; it is not solved for.
 FORMULAS = ("printed", "authors")
+# What the solution gives a demand; nothing of it was asked.
+_SOLVED = ("label_before", "log_peak", "radius", "steepness", "value", "certified_radius", "reach")
 
 
 def _number(value: Any, info: ValidationInfo) -> float | None:
@@ -127,8 +129,7 @@ class Demand(BaseModel):
     @property
     def identity(self) -> tuple[bytes, str]:
         """What makes two demands the same; orders them, so that their solution does not depend on their order."""
-        asked = {"label", "target", "kind", "margin", "confidence", "radius_given", "steepness_given"}
-        return self.query.tobytes(), self.model_dump_json(include=asked)
+        return self.query.tobytes(), self.model_dump_json(exclude={"x", *_SOLVED})
 
     @property
     def has_prototype(self) -> bool:
@@ -163,9 +164,8 @@ class Demand(BaseModel):
     def is_met(self, outputs: Floats) -> bool:
         """Return whether outputs (outputs,) meet the demand."""
         amount = self.margin or self.confidence
-        if amount is None or not self.holds(outputs):
-            return self.holds(outputs)
-        return self.lacks(outputs) <= _TOLERANCE * amount + _ROUNDING * float(np.abs(outputs).max())
+        rounding = _ROUNDING * float(np.abs(outputs).max())
+        return self.holds(outputs) and (amount is None or self.lacks(outputs) <= _TOLERANCE * amount + rounding)
 
     def holds(self, outputs: Floats) -> bool:
         """Return whether outputs (outputs,) have the label as their largest, or the target."""
@@ -317,8 +317,7 @@ class Repairs:
 
     def demands(self) -> list[Demand]:
         """Return the demands as they were before they were solved; messages call them ``patch 1`` and so on."""
-        solved = ("label_before", "log_peak", "radius", "steepness", "value", "certified_radius", "reach")
-        nothing, numbered = dict.fromkeys(solved), enumerate(self.records, start=1)
+        nothing, numbered = dict.fromkeys(_SOLVED), enumerate(self.records, start=1)
         return [one.model_copy(update={**nothing, "name": f"patch {number}"}) for number, one in numbered]
 
     def numbers(self, n_learned: int) -> NDArray[np.int64]:
