@@ -32,10 +32,18 @@ def squared_distances(
 
 
 def distances_to_batch(
-    inputs: Float[Tensor, "*#stack batch features"], keys: Float[Tensor, "*#stack prototypes features"]
+    inputs: Float[Tensor, "*#stack batch features"],
+    keys: Float[Tensor, "*#stack prototypes features"],
+    counts: Tensor | None = None,
 ) -> Float[Tensor, "*#stack prototypes"]:
-    """Return min_b ‖x_b − k_j‖, the distance of each key to the nearest input; the gradient is 0 at an input."""
-    return torch.cdist(keys, inputs, compute_mode="donot_use_mm_for_euclid_dist").min(-1).values
+    """Return min_b ‖x_b − k_j‖, the distance of each key to the nearest input; the gradient is 0 at an input.
+
+    With `counts` (…, prototypes, batch) the inputs of a key are those for which it is true; without any it is 0.
+    """
+    distances = torch.cdist(keys, inputs, compute_mode="donot_use_mm_for_euclid_dist")
+    if counts is None:
+        return distances.min(-1).values
+    return distances.masked_fill(~counts, torch.inf).min(-1).values.where(counts.any(-1), 0.0)
 
 
 def distances_by_product(queries: Tensor, keys: Tensor) -> Tensor:

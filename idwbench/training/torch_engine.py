@@ -177,7 +177,10 @@ class TorchStack:
         network = self.configs[0].network
         losses = sample_losses(outputs.view(len(flat_rows), -1), targets, network.label_smoothing)
         if network.key_penalty:
-            penalties = network.key_penalty * distances_to_batch(inputs, self.keys).mean(-1, keepdim=True)
+            is_class = targets.ndim == 1
+            of_class = self.values.argmax(-1)[..., None] == targets.view(rows.shape)[..., None, :] if is_class else None
+            distances = distances_to_batch(inputs, self.keys, of_class)
+            penalties = network.key_penalty * distances.mean(-1, keepdim=True)
             losses = (losses.view(rows.shape) + penalties).flatten()
         # The mean over the batch and the sum over runs: each run gets its own gradient.
         means = torch.full_like(losses, 1 / rows.shape[-1])

@@ -86,8 +86,11 @@ def plain_loop(config, dataset, dtype, prototypes=random_prototypes):
         for batch in torch.from_numpy(generator.permutation(len(targets))).split(p.batch_size):
             loss = loss_of(prototype_logits(method, arguments, inputs[batch], *tensors[:2], sloped), targets[batch])
             if config.model.key_penalty:
-                nearest = (inputs[batch, None] - tensors[0]).norm(dim=2).amin(0)
-                loss = loss + config.model.key_penalty * nearest.mean()
+                distances = (inputs[batch, None] - tensors[0]).norm(dim=2)
+                if dataset.task == "classification":  # from keys to the inputs of their class, if there are any
+                    distances = distances.masked_fill(targets[batch][:, None] != tensors[1].argmax(1), torch.inf)
+                nearest = distances.amin(0)
+                loss = loss + config.model.key_penalty * nearest[nearest.isfinite()].sum() / len(nearest)
             torch_step(optimizer, p, loss, learning_rate(p, epoch))
             if config.model.key_bounds == "data":
                 tensors[0].detach().clamp_(inputs.amin(0), inputs.amax(0))

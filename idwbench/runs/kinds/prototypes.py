@@ -54,7 +54,8 @@ class PrototypesConfig(ModelSettings):
         "none", description="Bounds of keys: none, or data, the range of each feature in the training data."
     )
     key_penalty: Annotated[float, Field(ge=0, allow_inf_nan=False)] = added_in_0_2(
-        0.0, description="Penalty λ: this times the mean distance of a key to the nearest input of the batch."
+        0.0,
+        description="Penalty λ: this times the mean distance of a key to the nearest input of its class in the batch.",
     )
     weighting: str | None = added_in_0_2(
         None, description="How scores become weights, such as sparsemax; by default the method's own."

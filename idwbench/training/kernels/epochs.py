@@ -313,7 +313,7 @@ def _run_epochs(
                     step += 1
                     factors = make_step(optimizer, schedule.rates[epoch], step)
                     loss += n * _take_step(
-                        score, optimizer, schedule.key_penalty, n, n_near, state, scratch, own, factors
+                        score, optimizer, schedule.key_penalty, n, n_near, regression, state, scratch, own, factors
                     )
                     _project(state.keys[0], state.narrow, data.bounds)
             if stage == TRAIN:
@@ -331,6 +331,7 @@ def _take_step(
     key_penalty: np.float32,
     n: int,
     n_near: int,
+    regression: bool,
     state: State,
     scratch: Scratch,
     own: SlopeScratch,
@@ -340,7 +341,8 @@ def _take_step(
     fill_key_gradients(score, n, n_near, state.keys[0], state.narrow, scratch)
     penalty = 0.0
     if key_penalty > 0:
-        penalty = add_key_penalty(key_penalty, n, state.keys[0], state.narrow, scratch)
+        keys, values = state.keys[0], state.values[0]
+        penalty = add_key_penalty(key_penalty, n, not regression, keys, values, state.narrow, scratch)
     if state.slope_inputs.shape[1] > 0:
         fill_slope_gradients(n, state.slope_inputs[0], state.keys[0], state.narrow, scratch, own)
     parts = scratch.key_gradients, scratch.value_gradients, own.input_gradients, own.output_gradients

@@ -136,18 +136,27 @@ def fill_key_gradients(score: Score, n: int, n_near: int, keys: Matrix, narrow: 
 
 
 @kernel
-def add_key_penalty(key_penalty: np.float32, n: int, keys: Matrix, narrow: bool, scratch: Scratch) -> float:
+def add_key_penalty(
+    key_penalty: np.float32, n: int, has_labels: bool, keys: Matrix, values: Matrix, narrow: bool, scratch: Scratch
+) -> float:
     """Return λ · mean_j min_b ‖x_b − k_j‖ over a batch of n inputs, and add its gradient to that of the keys.
 
-    λ is `key_penalty`; similarities are squared distances. The gradient is 0 where a key equals an input.
+    λ is `key_penalty`; similarities are squared distances. With labels the inputs are those of the class that the value
+    of a key is largest for; a key without any has no penalty. The gradient is 0 where a key equals an input.
     """
     sq_dist, inputs, rows = scratch.similarities, scratch.inputs, scratch.key_gradients
     share = key_penalty / np.float32(sq_dist.shape[1])
     total = 0.0
     for p in range(sq_dist.shape[1]):
-        nearest = 0
-        for b in range(1, n):
-            nearest = b if sq_dist[b, p] < sq_dist[nearest, p] else nearest
+        label = 0
+        for c in range(1, values.shape[0]):
+            label = c if values[c, p] > values[label, p] else label
+        nearest = -1
+        for b in range(n):
+            if (not has_labels or scratch.labels[b] == label) and (nearest < 0 or sq_dist[b, p] < sq_dist[nearest, p]):
+                nearest = b
+        if nearest < 0:
+            continue
         distance = np.sqrt(sq_dist[nearest, p])
         total += float(share * distance)
         factor = share / distance if distance > ZERO else ZERO
