@@ -12,7 +12,7 @@ from idwbench.errors import DatasetError
 from idwbench.explanations.explanation import LayerAttention, MemoryItem, Nearest, Plane, Query
 from idwbench.explanations.memory import Memory, Request
 from idwbench.models.inputs import data_difference
-from idwbench.models.neighbours import nearest
+from idwbench.models.neighbours import feature_range, nearest
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.datasets import dataset_label
 
@@ -76,9 +76,8 @@ def answers_in_plane(memory: Memory, request: Request, query: Query) -> Plane | 
 def _surrounded(items: tuple[MemoryItem, ...], dataset: Dataset) -> tuple[MemoryItem, ...]:
     keys = dataset.scaling.apply(np.stack([item.picture for item in items]))
     inputs, name = dataset.train.inputs, dataset_label(dataset.config)
-    # Own units and back: a bound may differ in its last bits.
-    slack = 1e-5 * (inputs.max(0) - inputs.min(0)) + 1e-30
-    outside = (keys < inputs.min(0) - slack) | (keys > inputs.max(0) + slack)
+    low, high = feature_range(inputs)
+    outside = (keys < low) | (keys > high)
     rows, distances = nearest(keys, inputs)
     labels = dataset.train.labels[rows].tolist() if dataset.class_names else [None] * len(rows)
     found = zip(items, outside, rows.tolist(), distances.tolist(), labels, strict=True)

@@ -26,7 +26,13 @@ __all__ = ["accuracy_by_size_figure", "effective_prototypes", "effective_prototy
 
 _MOST_LINES, _MOST_INPUTS, _HEIGHT = 10, 2000, 2.8
 # Measures of keys, and the split of each.
-_KEY_MEASURES = {"key_correlation": "train", "key_agreement": "train", "nearest_key_accuracy": "test"}
+_KEY_MEASURES = {
+    "key_correlation": "train",
+    "key_agreement": "train",
+    "nearest_key_accuracy": "test",
+    "relative_coverage": "train",
+    "outside_features": "train",
+}
 _SIZES = ("prototypes", "parameters")
 _BY_POWER, _BY_PLACE = "prototypes that share an answer", "weight of a key by its place"
 _PLACES = np.linspace(0.0, 1.0, 21)
@@ -55,7 +61,7 @@ def front_figure(selection: Selection) -> Figure:
         constants_title([row.config for row in rows], ("power", *varying_settings([row.settings for row in rows]))),
     ]
     y = Axis(f"test {metric_label(metric.name)}", metric.percent)
-    figure = draw_lines(table, looks, {name: Axis(name) for name in table.block}, y, captions, height=2.2)
+    figure = draw_lines(table, looks, {name: Axis(name) for name in table.block}, y, captions, height=1.45)
     for axes, (_, own) in zip(figure.axes, table.groupby("block", sort=False), strict=True):
         smallest = own[own.x == own.groupby("label").x.transform("min")].groupby("label")
         means = smallest[["x_value", "value"]].mean() * [1.0, 100.0 if metric.percent else 1.0]

@@ -13,6 +13,8 @@ of the model and in float64:
 - ``key_distance``: (1/P) Σ_j min_i d_ij, the mean distance of a key to its nearest training point.
 - ``chamfer``: coverage + key_distance, the symmetric chamfer distance (Fan, Su and Guibas 2017, Eq. 1, with distances
   instead of their squares, and means instead of sums).
+- ``outside_features``: the fraction of the features of a key in which it is outside the range of the training data, as
+  mean over keys.
 - ``dead_keys``: the number of keys that are the nearest key of no training point.
 - ``key_spacing``: the mean distance of a key to its nearest other key; undefined for one key.
 - ``key_agreement``: the fraction of keys whose nearest training point has the label argmax v_j.
@@ -43,6 +45,7 @@ __all__ = [
     "PrototypeQuality",
     "SquaredDistances",
     "active_pixels",
+    "feature_range",
     "highest_correlations",
     "mean_neighbour_distance",
     "mutually_nearest",
@@ -263,6 +266,16 @@ def mean_neighbour_distance(inputs: NDArray[np.floating]) -> float:
     return float(nearest(inputs[rows], inputs, rows)[1].mean())
 
 
+def feature_range(inputs: NDArray[np.floating]) -> tuple[Array, Array]:
+    """Return the least and the greatest value (features,) of each feature of `inputs` (n, features).
+
+    They are a little further apart: a number that was scaled and scaled back may differ in its last bits.
+    """
+    low, high = inputs.min(0), inputs.max(0)
+    slack = 1e-5 * (high - low) + 1e-30
+    return low - slack, high + slack
+
+
 def active_pixels(images: NDArray[np.floating]) -> NDArray[np.bool_]:
     """Return which pixels (features,) of images (m, features) are not background in at least 5 % of these."""
     return np.asarray((images > images.min()).mean(0) >= _ACTIVE)
@@ -308,16 +321,23 @@ class PrototypeQuality:
         """The `mean_neighbour_distance` of the training inputs."""
         return mean_neighbour_distance(self.splits["train"].inputs)
 
+    @cached_property
+    def feature_range(self) -> tuple[Array, Array]:
+        """The `feature_range` of the training inputs."""
+        return feature_range(self.splits["train"].inputs)
+
     def metrics(self, keys: NDArray[np.floating], values: NDArray[np.floating]) -> Metrics:
         """Return the metrics by split and name for `keys` (prototypes, features) and `values` (prototypes, outputs)."""
         train = self.splits["train"]
         (key_of, to_key), (point_of, to_point) = mutually_nearest(train.inputs, keys)
         coverage, key_distance = to_key.mean(), to_point.mean()
+        low, high = self.feature_range
         metrics = {
             ("train", "coverage"): coverage,
             ("train", "key_distance"): key_distance,
             ("train", "chamfer"): coverage + key_distance,
             ("train", "dead_keys"): len(keys) - len(np.unique(key_of)),
+            ("train", "outside_features"): ((keys < low) | (keys > high)).mean(),
         }
         if self.neighbour_distance > 0:
             metrics["train", "relative_coverage"] = coverage / self.neighbour_distance

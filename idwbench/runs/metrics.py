@@ -117,6 +117,7 @@ METRICS: dict[str, MetricDefinition] = {
         _share("converged"),
         *map(MetricDefinition, ("activation_memory", "queries_without_neighbours")),
         *map(MetricDefinition, ("coverage", "relative_coverage", "chamfer", "dead_keys", "key_distance")),
+        MetricDefinition("outside_features", percent=True),
         *(MetricDefinition(name, higher_is_better=True) for name in ("key_spacing", "key_correlation")),
         *map(_share, ("key_agreement", "nearest_key_accuracy", "accuracy_before")),
         *map(MetricDefinition, ("changed_exact", "changed_logit_margin", "changed_authors", "patched")),
@@ -156,7 +157,7 @@ METRICS |= {
 # The quality of prototypes, see `idwbench.models.neighbours`.
 QUALITY_METRICS = (
     *("coverage", "relative_coverage", "chamfer", "dead_keys", "key_distance", "key_spacing", "key_agreement"),
-    *("nearest_key_accuracy", "key_correlation"),
+    *("nearest_key_accuracy", "key_correlation", "outside_features"),
 )
 
 

@@ -124,6 +124,9 @@ def by_definition(dataset, keys, values):
         ("train", "key_distance"): key_distance,
         ("train", "chamfer"): coverage + key_distance,
         ("train", "dead_keys"): len(keys) - len(set(between.argmin(1))),
+        ("train", "outside_features"): np.mean(
+            [(key < train.inputs.min(0)) | (key > train.inputs.max(0)) for key in keys]
+        ),
         ("train", "relative_coverage"): coverage / inside.min(1).mean(),
     }
     if len(keys) > 1:
