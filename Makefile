@@ -56,8 +56,8 @@ paper: $(VENV)/.installed
 	done
 	$(BIN)/idwbench publish paper -o results/paper --db results/paper.db --force
 
-# One process trains the sweeps $(1), one after the other, into the database $(2).
-sweep_each = for name in $(1); do $(BIN)/idwbench sweep sweeps/$$name.yaml --db $(2) --jobs 1 || exit 1; done
+# One process trains the sweeps $(1), one after the other, into the database $(2), and waits for runs of another process.
+sweep_each = for name in $(1); do $(BIN)/idwbench sweep sweeps/$$name.yaml --db $(2) --jobs 1 --wait || exit 1; done
 
 # Two processes at a time: small networks do not keep two threads of one process busy.
 FAMILY_TABLES := kernel_regression kernel_regression_friedman1 kernel_regression_diabetes kernel_regression_digits \
@@ -116,8 +116,9 @@ prototypes: $(VENV)/.installed
 	$(call sweep_each,$(PROTOTYPES:%=prototypes/%),results/prototypes.db)
 	$(BIN)/idwbench publish prototypes -o results/prototypes --db results/prototypes.db --force
 
-FRONTIER := front sparse_weights longer slopes many_slopes slopes_digits beside dimensions fashion small_data local_linear
-frontier: $(VENV)/.installed
+FRONTIER := front penalty sparse_weights longer search slopes many_slopes slopes_digits beside dimensions fashion small_data local_linear
+# The search needs Optuna, which is in the development environment.
+frontier: $(VENV)/.installed-dev
 	@sed -n "s/^# \(Time of .*\)/\1/p" sweeps/frontier/*.yaml
 	$(call sweep_each,$(FRONTIER:%=frontier/%),results/frontier.db)
 	$(BIN)/idwbench publish frontier -o results/frontier --db results/frontier.db --force

@@ -50,7 +50,7 @@ class Item(BaseModel, frozen=True, extra="allow"):
     def options(self) -> dict[str, Any]:
         """What else it has: arguments of `leaderboard` if they have a split, otherwise of `table`.
 
-        Of a figure ``prototypes``, the number that its runs have.
+        Of a figure ``where``, an expression that holds for its runs (see `idwbench.results.filters.matching`).
         """
         return self.model_extra or {}
 
@@ -218,9 +218,13 @@ def _write_item(
     if item.figure is not None:
         from idwbench.figures.stored import stored_drawing
         from idwbench.figures.style import save_figure
+        from idwbench.results.filters import matching
+        from idwbench.results.frame import runs_frame, with_settings
 
-        number = item.options.get("prototypes")
-        runs = [run for run in runs if number in (None, run.config.model.prototypes)]
+        if where := item.options.get("where"):
+            table = runs_frame(runs)
+            kept = {*table.run_key[matching(with_settings(table), where).index]}
+            runs = [run for run in runs if run.run_key in kept]
         save_figure(stored_drawing(item.figure, results, runs, data_dir).figure, paths[0], overwrite=True)
         return paths
     from idwbench.report.leaderboard import leaderboard
