@@ -12,7 +12,7 @@ from idwbench.data.columns import Columns
 from idwbench.data.dataset import Dataset, Scaling, Split, array_sha256
 from idwbench.errors import DatasetError
 from idwbench.runs.dataset_base import CorruptibleConfig, DatasetConfig, LanguageConfig
-from idwbench.runs.datasets import PartsConfig
+from idwbench.runs.datasets import ImageConfig, PartsConfig
 
 __all__ = [
     "HOLDOUT_STREAM",
@@ -85,7 +85,7 @@ class RawData:
 
 
 def prepare(config: DatasetConfig, raw: RawData) -> Dataset:
-    """Return a data set: validation rows are split off, training rows corrupted, inputs and regression targets scaled.
+    """Return a data set: validation rows are split off, training rows corrupted or shifted, and numbers scaled.
 
     Means and standard deviations, and what stands for missing values, are those of the remaining training rows.
 
@@ -94,6 +94,8 @@ def prepare(config: DatasetConfig, raw: RawData) -> Dataset:
     """
     train, validation = split_off_validation(config, raw)
     train = _corrupted(config, train, len(raw.class_names))
+    if isinstance(config, ImageConfig) and config.shifts and raw.image_shape is not None:
+        train = _with_shifted(train, config.shifts, raw.image_shape)
     named = {"train": train, "validation": validation, "test": raw.test, "holdout": raw.holdout}
     parts = {name: split for name, split in named.items() if split is not None}
     columns = raw.columns
@@ -169,6 +171,23 @@ def _corrupted(config: DatasetConfig, train: RawSplit, n_classes: int) -> RawSpl
         inputs = inputs.astype(np.float64)
         inputs[far] = random.uniform(2 * low - high, 2 * high - low, (len(far), len(low)))
     return train._replace(inputs=inputs, targets=labels)
+
+
+def _with_shifted(train: RawSplit, shifts: int, image_shape: tuple[int, int]) -> RawSplit:
+    """Return training images, and after all of them copies that are shifted by 1 to `shifts` pixels in four directions.
+
+    What moves in is background, 0.
+    """
+    height, width = image_shape
+    padded = np.pad(train.inputs.reshape(-1, height, width), ((0, 0), (shifts, shifts), (shifts, shifts)))
+    moves = [(0, 0), *((down, 0) for down in range(-shifts, shifts + 1) if down)]
+    moves += [(0, right) for right in range(-shifts, shifts + 1) if right]
+    copies = [
+        padded[:, shifts - down : shifts - down + height, shifts - right : shifts - right + width]
+        for down, right in moves
+    ]
+    inputs = np.stack(copies).reshape(-1, height * width)
+    return train._replace(inputs=inputs, targets=np.tile(train.targets, len(copies)))
 
 
 def _standard(train: NDArray[np.generic], *, whole: bool = False) -> Scaling:

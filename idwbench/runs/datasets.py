@@ -166,6 +166,9 @@ class ImageConfig(CorruptibleConfig):
     task: Literal["classification"] = added_in_0_2("classification")
     scaling: Literal["standard", "unit"] = added_in_0_2("standard", description=_PIXELS)
     seed: Seed = added_in_0_2(0, description=_VALIDATION_SEED)
+    shifts: Annotated[int, Field(ge=0, le=4)] = added_in_0_2(
+        0, description="The training images are also there shifted by up to so many pixels in four directions."
+    )
 
 
 def _check_parts(value: object) -> tuple[str, ...]:

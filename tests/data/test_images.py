@@ -62,6 +62,17 @@ def test_archives_are_read_in_torchvisions_layout_and_scaled_by_the_constants(sm
     assert parts.sha256 == data.sha256
 
 
+def test_training_images_are_followed_by_themselves_shifted_in_four_directions(small):
+    clean, shifted = (load_dataset(ImageConfig(name="mnist", validation=6, shifts=n), small[0]) for n in (0, 2))
+    background = clean.scaling.apply(np.zeros((), np.uint8))
+    framed = np.pad(clean.train.inputs.reshape(-1, 28, 28), ((0, 0), (2, 2), (2, 2)), constant_values=background)
+    moves = [(0, 0), (-2, 0), (-1, 0), (1, 0), (2, 0), (0, -2), (0, -1), (0, 1), (0, 2)]
+    copies = [np.roll(framed, move, (1, 2))[:, 2:-2, 2:-2].reshape(-1, 784) for move in moves]
+    np.testing.assert_array_equal(shifted.train.inputs, np.concatenate(copies))
+    np.testing.assert_array_equal(shifted.train.labels.reshape(9, -1), [clean.train.labels] * 9)
+    assert all(np.array_equal(shifted.splits[n].inputs, clean.splits[n].inputs) for n in ("validation", "test"))
+
+
 def test_an_altered_archive_is_refused(small):
     path = small[0] / "MNIST" / "raw" / TRAIN_IMAGES
     content = path.read_bytes()
