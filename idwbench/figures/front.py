@@ -61,7 +61,7 @@ def front_figure(selection: Selection) -> Figure:
         constants_title([row.config for row in rows], ("power", *varying_settings([row.settings for row in rows]))),
     ]
     y = Axis(f"test {metric_label(metric.name)}", metric.percent)
-    figure = draw_lines(table, looks, {name: Axis(name) for name in table.block}, y, captions, height=1.45)
+    figure = draw_lines(table, looks, {name: Axis(name) for name in table.block}, y, captions, height=1.35)
     for axes, (_, own) in zip(figure.axes, table.groupby("block", sort=False), strict=True):
         smallest = own[own.x == own.groupby("label").x.transform("min")].groupby("label")
         means = smallest[["x_value", "value"]].mean() * [1.0, 100.0 if metric.percent else 1.0]
