@@ -21,8 +21,9 @@ from idwbench.results import DEFAULT_DATABASE
 from idwbench.results.records import RESULT_STATES, EndedState, StoredRun, SweepStatus
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
-from idwbench.runs.datasets import DigitsConfig, ImageConfig, dataset_identity
+from idwbench.runs.datasets import dataset_identity
 from idwbench.runs.kinds.models import MODELS
+from idwbench.runs.metrics import NEWEST_QUALITY
 from idwbench.runs.settings import Count, Settings, validated
 from idwbench.sweep.observer import Observer, default_observer
 from idwbench.sweep.runner import Runner, with_requirements
@@ -259,15 +260,9 @@ def replay_run(
 def unmeasured_runs(runs: Sequence[StoredRun]) -> list[StoredRun]:
     """Return the complete runs with keys and values that lack metrics of prototype quality.
 
-    These are old runs, or runs on images that are older than the correlation of keys with them.
+    These are runs of versions that had none, or some: the newest of these metrics is missing.
     """
-
-    def lacks_metrics(run: StoredRun) -> bool:
-        is_image = isinstance(run.config.dataset, ImageConfig | DigitsConfig)
-        names = ("coverage", "key_correlation") if is_image else ("coverage",)
-        return any(run.metric(name, "train") is None for name in names)
-
-    complete = [run for run in runs if run.state == "complete" and lacks_metrics(run)]
+    complete = [run for run in runs if run.state == "complete" and run.metric(NEWEST_QUALITY, "train") is None]
     return [run for run in complete if {"keys", "values"} <= set(MODELS[run.config.model.kind].array_names)]
 
 

@@ -89,11 +89,11 @@ def trained(tmp_path_factory):
 
 @pytest.fixture
 def unmeasured(trained, tmp_path):
-    """A copy without the metrics of quality; the run on images lacks that of images alone, which is newer."""
+    """A copy without the metrics of quality; the run on images lacks the two newest alone."""
     db = Path(shutil.copy(trained, tmp_path / "unmeasured.db"))
     others = "SELECT id FROM runs WHERE model = 'patch_study' OR dataset = 'digits'"
     query(db, f"DELETE FROM metrics WHERE name <> 'accuracy' AND run_id NOT IN ({others})")
-    query(db, "DELETE FROM metrics WHERE name = 'key_correlation'")
+    query(db, "DELETE FROM metrics WHERE name IN ('key_correlation', 'outside_features')")
     return db
 
 
