@@ -116,7 +116,8 @@ prototypes: $(VENV)/.installed
 	$(call sweep_each,$(PROTOTYPES:%=prototypes/%),results/prototypes.db)
 	$(BIN)/idwbench publish prototypes -o results/prototypes --db results/prototypes.db --force
 
-FRONTIER := front penalty sparse_weights longer search slopes many_slopes shifts slopes_digits beside dimensions fashion small_data local_linear
+FRONTIER := front penalty sparse_weights longer search slopes many_slopes shifts slopes_digits beside dimensions \
+	fashion small_data local_linear
 # The search needs Optuna, which is in the development environment.
 frontier: $(VENV)/.installed-dev
 	@sed -n "s/^# \(Time of .*\)/\1/p" sweeps/frontier/*.yaml

@@ -222,8 +222,7 @@ def _write_item(
         from idwbench.results.frame import runs_frame, with_settings
 
         if where := item.options.get("where"):
-            table = runs_frame(runs)
-            kept = {*table.run_key[matching(with_settings(table), where).index]}
+            kept = {*matching(with_settings(runs_frame(runs)), where).run_key}
             runs = [run for run in runs if run.run_key in kept]
         save_figure(stored_drawing(item.figure, results, runs, data_dir).figure, paths[0], overwrite=True)
         return paths

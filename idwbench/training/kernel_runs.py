@@ -55,9 +55,9 @@ class KernelRuns:
         self.narrow = dataset.n_features < NARROW_FEATURES
         scores = [kernel_score(config.network, dataset.n_features) for config in configs]
         self.score, self.optimizer = scores[0], kernel_optimizer(self.protocol)
-        self.slope_rank = configs[0].network.slope_rank
         network = configs[0].network
-        self.penalties = np.float32(network.label_smoothing), np.float32(network.key_penalty)
+        self.slope_rank = network.slope_rank
+        self.loss_settings = np.float32(network.label_smoothing), np.float32(network.key_penalty)
         self._place_prototypes(moments)
         n_batch = max(min(self.protocol.batch_size, len(dataset.train)), EVALUATION_BATCH)
         self.by_products = _uses_products(configs[0], dataset)
@@ -119,7 +119,7 @@ class KernelRuns:
         orders = np.stack([batch_orders(generator, n_train, n_epochs) for generator in self.generators])
         rates = np.array([learning_rate(self.protocol, epoch) for epoch in range(first, last)])
         steps_done = first * math.ceil(n_train / self.protocol.batch_size)
-        schedule = Schedule(self.protocol.batch_size, rates, *self.penalties, first, steps_done)
+        schedule = Schedule(self.protocol.batch_size, rates, *self.loss_settings, first, steps_done)
         stack = self.stack._replace(orders=orders, **_progress(*orders.shape[:2]))
         if last == self.protocol.epochs:
             stack = stack._replace(train_outputs=self.outputs["train"])
@@ -190,7 +190,7 @@ class KernelRun(KernelRuns):
         Nothing is evaluated. With more rows than the batch size, each of `steps` is several, such as an epoch.
         """
         self.finite[:] = 0
-        schedule = Schedule(self.protocol.batch_size, np.full(len(rows), rate), *self.penalties, 0, steps_done)
+        schedule = Schedule(self.protocol.batch_size, np.full(len(rows), rate), *self.loss_settings, 0, steps_done)
         data = self.data._replace(validation=self.nothing, test=self.nothing)
         stack = self.stack._replace(orders=rows[None], **_progress(1, len(rows)))
         run_stack(self.score, self.optimizer, data, schedule, self.narrow, stack, self.scratch, self.slope_scratch)
