@@ -23,6 +23,8 @@ __all__ = ["interruptible"]
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 # A terminal and a shell may both send a signal for one press of a key.
 _SECONDS_APART = 0.3
+# How `idwbench.sweep.threads.Threads` calls its threads.
+_TRAINING = "idwbench_"
 
 
 @contextmanager
@@ -64,8 +66,8 @@ def interruptible(status: Callable[[], str]) -> Iterator[None]:
 
 
 def _exit(code: int, threads: set[threading.Thread]) -> None:
-    """End with `code`, without waiting for the `threads` that the command has started."""
-    if any(thread.is_alive() and not thread.daemon for thread in threads):
+    """End with `code`, without waiting for trainings among the `threads` that the command has started."""
+    if any(thread.is_alive() and thread.name.startswith(_TRAINING) for thread in threads):
         # After a second signal trainings are not waited for, but the interpreter would wait for their threads.
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import time
+from _thread import allocate_lock, start_new_thread
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -271,19 +272,35 @@ class Runner:
 def uninterrupted(function: Callable[..., _Returned], *arguments: object) -> _Returned:
     """Call a function in a thread, and return its result; an interruption in the meantime is raised when it has ended.
 
-    It must not end in the middle what changes the database, or what starts or ends processes.
+    It must not end in the middle what changes the database, or what starts or ends processes. An interruption within
+    `threading.Thread.start` or a pool would leave the call behind, or a lock that nobody releases: here only calls
+    that are written in C wait.
     """
-    interruption = None
-    with ThreadPoolExecutor(1, thread_name_prefix="idwbench") as pool:
-        future = pool.submit(function, *arguments)
-        while not future.done():
+    begun, ended, outcomes, interruption = allocate_lock(), allocate_lock(), [], None
+    ended.acquire()
+
+    def call() -> None:
+        if begun.acquire(blocking=False):  # of two threads, after an interruption of the start, one calls
+            outcome: Future[_Returned] = Future()
             try:
-                wait([future], timeout=_SIGNAL_SECONDS)
-            except KeyboardInterrupt as error:
-                interruption = error
+                outcome.set_result(function(*arguments))
+            except BaseException as error:
+                outcome.set_exception(error)
+            outcomes.append(outcome)
+            ended.release()
+
+    while True:
+        try:
+            if not begun.locked():
+                start_new_thread(call, ())
+            while not outcomes:
+                ended.acquire(timeout=_SIGNAL_SECONDS)
+            break
+        except KeyboardInterrupt as error:
+            interruption = error
     if interruption is not None:
         raise interruption
-    return future.result()
+    return outcomes[0].result()
 
 
 def stacks(configs: Sequence[RunConfig], limit: Callable[[RunConfig], int], jobs: int = 1) -> Iterator[Stack]:

@@ -165,7 +165,7 @@ def test_another_thread_may_use_it_without_signals_and_one_of_the_caller_does_no
             seen.append(signal.getsignal(signal.SIGTERM))
         end.wait()
 
-    thread = threading.Thread(target=work)
+    thread = threading.Thread(target=work, name="idwbench_0")
     thread.start()
     try:
         with pytest.raises(typer.Exit) as ended, interruptible(lambda: "2 of 6 done"):

@@ -75,10 +75,7 @@ LONG_TABLES = [
         (PRICES.replace("price", "kind") + marker, r"column 'kind' holds fractions, .* \(set task: regression\)$")
         for marker in ("", "2,NA\n", "2,7\n")
     ),
-    (
-        "x,kind\n" + "".join(f"{i},{i % 30}.0\n" for i in range(60)),
-        ".* holds 30 different decimal numbers.*set task",
-    ),
+    ("x,kind\n" + "".join(f"{i},{i % 30}.0\n" for i in range(60)), ".* holds 30 different decimal numbers.*set task"),
 ]
 
 

@@ -28,12 +28,7 @@ PROTOTYPES = {"method": "idw", "prototypes": 2, "parameters": {}}
 NETWORK = {"encoder": "mlp", "width": 8, "depth": 1, "head": "idw", "prototypes": 2, "parameters": {"epsilon": 1e-3}}
 TABLE, LANGUAGE_MODEL = {"similarity": "idw", "parameters": {}}, {"method": "idw", "parameters": {}}
 KERNEL = {"kernel": "gaussian", "parameters": {"bandwidth": 0.5}}
-OTHER_KINDS = {
-    "network": NETWORK,
-    "hash_table": TABLE,
-    "transformer_lm": LANGUAGE_MODEL,
-    "kernel_regression": KERNEL,
-}
+OTHER_KINDS = {"network": NETWORK, "hash_table": TABLE, "transformer_lm": LANGUAGE_MODEL, "kernel_regression": KERNEL}
 # One valid mapping for each class of settings; a momentum needs sgd.
 BASES = [
     *(

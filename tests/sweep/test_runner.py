@@ -1,6 +1,7 @@
 """The runner against a real database, with threads and with a cluster whose engine misbehaves on request."""
 
 import errno
+import sys
 import threading
 from concurrent.futures import Future, wait
 from contextlib import nullcontext
@@ -140,9 +141,6 @@ def seeds(n):
     return [run(seed) for seed in range(n)]
 
 
-# What threads and clusters have in common.
-
-
 def test_a_run_that_fails_does_not_affect_the_others_of_its_stack(store, log, client):
     outcome = train(store, seeds(8), FakeEngine(bad_seeds={2}), log, client)
     assert (outcome["complete"], outcome["failed"]) == (7, 1)
@@ -180,9 +178,6 @@ def test_a_full_disk_ends_the_sweep_instead_of_failing_run_after_run(store, log,
     assert set(states(store).values()) == {"planned"}
 
 
-# Threads.
-
-
 def test_one_kind_of_runs_is_divided_among_the_jobs():
     assert [len(stack) for stack in stacks(seeds(9), lambda config: 100, jobs=2)] == [5, 4]
     others = [run(seed, "gaussian") for seed in range(9)]
@@ -218,12 +213,28 @@ def test_an_interruption_starts_no_other_run_and_releases_what_fails_at_the_end(
     engine = FakeEngine(range(9), stack=1, before=hold)
     with pytest.raises(KeyboardInterrupt):
         train(store, seeds(9), engine, log)
-    assert len(engine.stacks) == 1
+    assert (len(engine.stacks), failures(log)) == (1, [])
     assert set(states(store).values()) == {"planned"}
-    assert failures(log) == []
 
 
-# Clusters.
+def test_an_interruption_at_any_line_waits_for_the_end_of_a_call_that_has_begun():
+    def interrupt(frame, event, argument):
+        if event == "line" and next(lines, None) is None:
+            raise KeyboardInterrupt
+        return interrupt
+
+    before, calls, n = sys.gettrace(), [], 0
+    while True:
+        calls[:], lines, n = [], iter(range(n)), n + 1
+        sys.settrace(interrupt)
+        try:
+            runner.uninterrupted(lambda: (calls.append("begun"), threading.Event().wait(0.01), calls.append("ended")))
+            break
+        except KeyboardInterrupt:
+            assert calls in ([], ["begun", "ended"])
+        finally:
+            sys.settrace(before)
+    assert n > 10
 
 
 def test_leases_are_renewed_while_an_epoch_lasts_also_after_an_error(store, log, monkeypatch):
