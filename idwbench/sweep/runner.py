@@ -272,9 +272,9 @@ class Runner:
 def uninterrupted(function: Callable[..., _Returned], *arguments: object) -> _Returned:
     """Call a function in a thread, and return its result; an interruption in the meantime is raised when it has ended.
 
-    It must not end in the middle what changes the database, or what starts or ends processes. An interruption within
-    `threading.Thread.start` or a pool would leave the call behind, or a lock that nobody releases: here only calls
-    that are written in C wait.
+    It must not end in the middle what changes the database, or what starts or ends processes. `threading.Thread.start`
+    and thread pools may themselves be interrupted, with a call that goes on unnoticed or a lock that stays locked;
+    functions that are written in C may not, and so these start the thread and wait for it.
     """
     begun, ended, outcomes, interruption = allocate_lock(), allocate_lock(), [], None
     ended.acquire()
