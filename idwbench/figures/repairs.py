@@ -72,7 +72,7 @@ def _models(selection: Selection) -> list[Compared]:
 def _title(row: Row) -> str:
     model = row.model
     power = f", p={model.parameters['power']:g}" if "power" in model.parameters else ""
-    return f"{row.config.dataset.name}\n{model.method}{power}, {model.prototypes} prototypes"
+    return f"{row.config.dataset.name}\n{model.method}{power}\n{model.prototypes} prototypes"
 
 
 def _draw_planes(selection: Selection, suffix: str, linear: float, meaning: str) -> Figure:

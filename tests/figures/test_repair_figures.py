@@ -43,7 +43,7 @@ def test_a_plane_has_the_others_made_right_and_wrong_over_seeds_for_each_way_but
     figure, left_out = draw(name, [*runs, stored_run(dataset="mnist")])
     one, two = figure.axes
     titles = [axes.get_title() for axes in (one, two)]
-    assert titles == [f"{name}\nidw, p=2, {n} prototypes" for name, n in (("mnist", 20), ("digits", 5))]
+    assert titles == [f"{name}\nidw, p=2\n{n} prototypes" for name, n in (("mnist", 20), ("digits", 5))]
     points = {each.get_label(): each.lines for each in one.containers if isinstance(each, ErrorbarContainer)}
     factor = 10 if name.endswith("together") else 1
     assert [*points] == ["local", "fine-tuning"]
