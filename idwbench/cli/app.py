@@ -83,7 +83,10 @@ class OneLineCommand(_PlainFlags, TyperCommand):
         """Run the command; the exit code follows the error's class."""
         options = {str(p.name): max(p.opts, key=len) for p in self.params if p.param_type_name == "option"}
         sources = {name: ctx.get_parameter_source(name) for name in ctx.params}
-        given = {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+        given, by_variable = (
+            {name for name, source in sources.items() if source is not None and source.name == place}
+            for place in ("COMMANDLINE", "ENVIRONMENT")
+        )
         try:
             for reason, others, names in self.refused:
                 is_wrong = given.isdisjoint(others.split()) == (reason == ONLY_WITH)
@@ -92,6 +95,8 @@ class OneLineCommand(_PlainFlags, TyperCommand):
                     raise ConfigError(problem, location=(name if name in options else name.upper(),))
             return super().invoke(ctx)
         except IdwbenchError as error:
+            if "plugin" in by_variable and Path(error.file or "") in ctx.params["plugin"]:
+                error.hint = "; ".join(filter(None, ("IDWBENCH_PLUGIN names it", error.hint)))
             echo(_error_line(error, options), err=True)
             raise typer.Exit(error.exit_code) from None
         except EOFError as error:  # which Typer would take for the end of a user's input, and so for Ctrl-C

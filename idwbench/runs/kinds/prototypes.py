@@ -11,7 +11,7 @@ from idwbench.attention.scores import METHODS, get_method
 from idwbench.errors import ConfigError
 from idwbench.runs.dataset_base import DatasetConfig
 from idwbench.runs.kinds.base import ModelSettings, given_method, weighted_method
-from idwbench.runs.settings import Count, added_in_0_2
+from idwbench.runs.settings import Count, NonNegative, added_in_0_2
 
 __all__ = ["TABLE_DEFAULTS", "PrototypesConfig", "has_table_defaults"]
 
@@ -53,7 +53,7 @@ class PrototypesConfig(ModelSettings):
     key_bounds: Literal["none", "data"] = added_in_0_2(
         "none", description="Bounds of keys: none, or data, the range of each feature in the training data."
     )
-    key_penalty: Annotated[float, Field(ge=0, allow_inf_nan=False)] = added_in_0_2(
+    key_penalty: NonNegative = added_in_0_2(
         0.0,
         description="Penalty λ: this times the mean distance of a key to the nearest input of its class in the batch.",
     )
