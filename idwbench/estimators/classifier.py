@@ -47,7 +47,8 @@ class PrototypeClassifier(ClassifierMixin, AbstractPrototypeEstimator):  # type:
         key_bounds: ``data`` to hold prototypes within the range of each feature of the training data, or ``none``;
             ``auto`` for ``data``, or ``none`` for products.
         key_penalty: λ of the penalty that draws prototypes to data: λ times the mean distance of a prototype to the
-            nearest row of its class in the batch is added to the loss; not for products.
+            nearest row of its class in the batch, of a regression to the nearest row, is added to the loss; not for
+            products.
         optimizer: ``adam_amsgrad``, ``adam`` or ``sgd``.
         learning_rate: Learning rate before its schedule.
         schedule: ``cosine`` or ``constant``; `partial_fit` uses the learning rate itself.

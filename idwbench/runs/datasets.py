@@ -167,7 +167,7 @@ class ImageConfig(CorruptibleConfig):
     scaling: Literal["standard", "unit"] = added_in_0_2("standard", description=_PIXELS)
     seed: Seed = added_in_0_2(0, description=_VALIDATION_SEED)
     shifts: Annotated[int, Field(ge=0, le=4)] = added_in_0_2(
-        0, description="The training images are also there shifted by up to so many pixels in four directions."
+        0, description="Adds copies of the training images, shifted by up to so many pixels in four directions."
     )
 
 
