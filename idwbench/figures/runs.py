@@ -131,7 +131,7 @@ class Selection:
         Rows are of any protocol; runs of these kinds on other data sets are left out.
         """
         section, *more = (one for one in summarise(self.of_kind(kind)) if any(row.n for row in one.rows))
-        left_out = sorted({one.config.dataset_label for one in more if not section.has_data(one.config.dataset)})
+        left_out = sorted({one.data for one in more if not section.has_data(one.config.dataset)})
         self.leave_out(f"other data sets ({', '.join(left_out)})" if left_out else "")
         table = run_table(run for run in self.runs if section.has_data(run.config.dataset) and run.state == "complete")
         return section, [rows(table[table.kind == one], section.metric) for one in (kind, *others)]

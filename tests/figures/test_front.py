@@ -14,7 +14,7 @@ MNIST = {"name": "mnist", "validation": 1000}
 def trained(test, validation, seed=0, correlation=None, parameters=79_400, **settings):
     metrics = {} if correlation is None else {("train", "key_correlation"): correlation}
     facts = {"validation": validation, "metrics": metrics, "n_parameters": parameters, "dataset": MNIST, "seed": seed}
-    return stored_run(test, **facts, **settings)
+    return stored_run(test, **facts | settings)
 
 
 def test_along_each_front_the_power_grows_and_the_protocol_is_that_of_the_best_validation():
@@ -48,7 +48,7 @@ def test_accuracy_by_size_chooses_by_validation_beside_baselines_and_published_c
         trained(0.969, 0.9, kind="scikit_learn", method="knn", parameters=0),
         trained(0.82, 0.8, kind="baseline", method="kmeans_per_class", prototypes=10, parameters=7_940),
     ]
-    figure = draw("accuracy_by_size", runs).figure
+    figure, left_out = draw("accuracy_by_size", [*runs, trained(0.9, 0.9, dataset={**MNIST, "shifts": 1})])
     by_prototypes, by_parameters = figure.axes
     np.testing.assert_allclose(bars(by_prototypes)["idw"], [[10, 96], [100, 97]])
     np.testing.assert_allclose(bars(by_parameters)["idw"], [[7_940, 96], [79_400, 97]])
@@ -58,8 +58,8 @@ def test_accuracy_by_size_chooses_by_validation_beside_baselines_and_published_c
     np.testing.assert_allclose(bars(by_parameters)["GTLVQ"], [[101_920, 94.61], [1_019_200, 97.35]])
     (level,) = [line for line in by_prototypes.get_lines() if str(line.get_label()).startswith("knn")]
     np.testing.assert_allclose(level.get_xydata(), [[10, 96.9], [1280, 96.9]])
-    assert "chosen by validation" in caption(figure)
-    assert "arXiv 1902.00577" in caption(figure)
+    assert "chosen by validation" in caption(figure) and "arXiv 1902.00577" in caption(figure)
+    assert left_out == ("not drawn: other data sets (mnist · validation 1000 · shifts 1)",)
 
 
 @pytest.mark.parametrize(("value", "seeds"), [(0.486, 6), (0.099, 3)])  # whose mean is rounded beside their range
