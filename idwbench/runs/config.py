@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from idwbench.errors import ConfigError
+from idwbench.errors import ConfigError, UnknownSettingError
 from idwbench.runs.dataset_base import DatasetConfig
 from idwbench.runs.datasets import DATASETS, PartsConfig, UnknownConfig, dataset_label, parse_dataset
 from idwbench.runs.kinds.memory_study import MemoryStudyConfig
@@ -181,7 +181,12 @@ def run_config(dataset: Any, *, seed: int = 0, **settings: Any) -> RunConfig:
         data = dataset if isinstance(dataset, DatasetConfig) else parse_dataset(dataset)
     except ConfigError as error:
         raise error.at("dataset") from None
-    check_settings_known(settings, Protocol.model_fields, "unknown setting")
+    try:
+        check_settings_known(settings, Protocol.model_fields, "unknown setting")
+    except UnknownSettingError as error:
+        if (name := error.location[-1]) in type(data).model_fields:
+            error.hint = f"it is one of the data set: {{'name': '{data.name}', '{name}': …}}"
+        raise
     chosen = {name: value for name, value in settings.items() if name in Protocol.model_fields}
     others = {name: value for name, value in settings.items() if name not in chosen}
     kind = others.get("kind", "prototypes")
