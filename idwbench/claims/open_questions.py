@@ -231,7 +231,8 @@ def _capacities(evidence: Evidence, **model: Any) -> dict[int, dict[int, float]]
 # When prototypes form
 
 _GAP = 10.0  # points
-_START = {"epochs": 50, "batch_size": 16, "learning_rate": 0.01}
+# As in a sweep file: runs from Python on digits have other defaults.
+_START = {"initialisation": "default", "key_bounds": "none", "epochs": 50, "batch_size": 16, "learning_rate": 0.01}
 _PLACE: Publication = "prototypes"
 _SWEEP = "formation_digits"
 _INITIALISATIONS: dict[str, dict[str, Any]] = {

@@ -21,6 +21,7 @@ DIGITS = {"name": "digits", "validation": 0.2}
 VIT = {"kind": "network", "encoder": "vit_tiny", "dataset": DIGITS, "attention": "idw", "attention_epsilon": 1e-3}
 DOT = {"kind": "network", "encoder": "vit_tiny", "dataset": DIGITS, "attention": "scaled_dot"}
 TEXT = {"kind": "transformer_lm", "dataset": "aesop"}
+PLAIN = {"learning_rate": 0.01, "initialisation": "default", "key_bounds": "none"}  # in place of those of tables
 EDGES = np.array([0.0, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0])
 
 
@@ -137,7 +138,7 @@ BASES = {
     "dot": DOT,
     "text": TEXT,
     "encoder": {"kind": "network", "dataset": DIGITS},
-    "formed": {"method": "idw", "prototypes": 20, "epochs": 50, "batch_size": 16, "learning_rate": 0.01},
+    "formed": {"method": "idw", "prototypes": 20, "epochs": 50, "batch_size": 16, **PLAIN},
 }
 
 
