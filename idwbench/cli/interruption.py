@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -26,10 +27,16 @@ _SECONDS_APART = 0.3
 # How `idwbench.sweep.threads.Threads` calls its threads.
 _TRAINING = "idwbench_"
 
+# It would print the traceback of an interruption that comes while it closes a connection.
+logging.getLogger("sqlalchemy.pool").addHandler(logging.NullHandler())
+
 
 @contextmanager
 def interruptible(status: Callable[[], str]) -> Iterator[None]:
     """Turn SIGINT, SIGTERM and SIGHUP into one line with the `status`, and exit code 130, 143 or 129.
+
+    So does an error that a library makes of an interruption. One that is lost in a callback, as while a compiled
+    function is loaded, is sent again.
 
     A signal that the caller ignores stays ignored: SIGHUP under ``nohup``, SIGINT in background jobs of a shell. The
     handlers are restored at the end.
@@ -37,6 +44,7 @@ def interruptible(status: Callable[[], str]) -> Iterator[None]:
     threads = set(threading.enumerate())  # those of a caller, if the command is run in its process
     received: list[int] = []
     last, is_ending = -_SECONDS_APART, False
+    hook, timers = sys.unraisablehook, list[threading.Timer]()
 
     def receive(number: int, frame: FrameType | None) -> None:
         """Raise `KeyboardInterrupt`, unless the previous one was just raised or the command is ending."""
@@ -46,13 +54,24 @@ def interruptible(status: Callable[[], str]) -> Iterator[None]:
             received.append(number)
             raise KeyboardInterrupt
 
+    def repeat(unraisable: Any) -> None:
+        """Send an interruption again that could not be raised in the code which was interrupted."""
+        if not (received and isinstance(unraisable.exc_value, KeyboardInterrupt)):
+            hook(unraisable)
+            return
+        timers.append(threading.Timer(_SECONDS_APART, signal.raise_signal, (received.pop(),)))
+        timers[-1].start()
+
     before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():  # Python allows handlers in no other
         heard = [number for number in _SIGNALS if signal.getsignal(number) not in (signal.SIG_IGN, None)]
         before = {number: signal.signal(number, receive) for number in heard}
+        sys.unraisablehook = repeat
     try:
         yield
-    except KeyboardInterrupt:
+    except BaseException as error:
+        if not _is_interruption(error):
+            raise
         is_ending = True
         try:
             done = status()
@@ -61,8 +80,18 @@ def interruptible(status: Callable[[], str]) -> Iterator[None]:
         echo(f"interrupted: {done}", err=True)
         _exit(128 + (received[0] if received else signal.SIGINT), set(threading.enumerate()) - threads)
     finally:
+        sys.unraisablehook = hook
+        for timer in timers:
+            timer.cancel()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _is_interruption(error: BaseException | None) -> bool:
+    """Return whether an error is an interruption, or came of one."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return error is not None
 
 
 def _exit(code: int, threads: set[threading.Thread]) -> None:
