@@ -15,6 +15,7 @@ import pytest
 from case_tables import case_table
 
 import idwbench
+from idwbench.cli.app import COMMANDS, RUNS
 
 PACKAGE = Path(idwbench.__file__).parent
 FILES = [*PACKAGE.rglob("*.py")]
@@ -117,3 +118,5 @@ def test_the_files_to_touch_are_those_of_the_design_page(kind, word, files):
 
 def test_a_command_is_a_function_and_its_name_in_the_application():
     assert {file for file in mentioning("sweep") if file.startswith("cli/")} >= {"cli/sweep.py", "cli/app.py"}
+    places = [place.split(".") for place in (COMMANDS | RUNS).values() if " " not in place]
+    assert all(f"\ndef {function}(" in (PACKAGE / f"cli/{module}.py").read_text() for module, function in places)

@@ -38,8 +38,7 @@ def test_each_claim_needs_all_its_runs(runs, number):
     CASES[number](runs, 1)
     runs.runs = [run for run in runs.runs if max(run.config.seed, run.config.dataset.seed) < 4]
     judged = runs.judge(number)
-    assert judged.verdict == "not enough runs"
-    assert "4 of 5 seeds" in judged.reason
+    assert judged.verdict == "not enough runs" and "4 of 5 seeds" in judged.reason
 
 
 def test_the_shipped_sweep_has_all_runs_of_the_claims_on_when_prototypes_form(runs):
@@ -154,8 +153,7 @@ def test_diverged_runs_count_as_unstable_and_are_reported(runs):
         metrics = {("holdout", "accuracy"): lambda seed: 0.99 - 0.01 * seed}
         runs.add(metrics, seeds=range(6), **settings).add(seeds=range(6, 10), state="diverged", **settings)
     judged = runs.judge(21)
-    assert judged.decisive.n == 10
-    assert "at ε = 0 (4 of 10)" in judged.remarks[0]
+    assert judged.decisive.n == 10 and "at ε = 0 (4 of 10)" in judged.remarks[0]
     assert judged.decisive.effect > 10  # points: diverged runs count with 50 %
 
 
@@ -169,8 +167,7 @@ def test_pooling_over_epsilon_does_not_decide_what_interpretability_costs(runs):
         metrics = {("test", "accuracy"): accuracy, **quality}
         runs.add(metrics, seeds=SEEDS, method="idw", prototypes=20, dataset="mnist", power=power)
     judged = runs.judge(24)
-    assert judged.verdict == "holds"
-    assert "which mixes the effects of both: does not hold (" in judged.remarks[-1]
+    assert judged.verdict == "holds" and "which mixes the effects of both: does not hold (" in judged.remarks[-1]
 
 
 def test_the_correlation_is_spearmans_and_reach_and_far_influence_are_read_from_the_bins():
@@ -245,7 +242,6 @@ def test_eta_as_printed_is_too_large_and_without_its_power_the_smallest(runs, mo
 
 def test_the_printed_expansion_is_a_misprint(runs):
     judged = runs.judge(20)
-    assert judged.verdict == "does not hold"
-    assert judged.decisive.effect > 1
+    assert judged.verdict == "does not hold" and judged.decisive.effect > 1
     assert "with −2qᵀk the largest deviation is" in judged.remarks[0]
     assert float(judged.remarks[0].split()[-1].rstrip(".")) < 1e-12

@@ -157,7 +157,8 @@ LOOPS += [
 ]
 LOOPS += [("idw", place, {"key_bounds": "data"}) for place in range(6)]
 LOOPS += [(method, place, {"label_smoothing": 0.3}) for method in ("idw", "additive") for place in (0, 3)]
-LOOPS += [("idw", place, {"key_penalty": 0.3, "slope_rank": place % 2 and 2}) for place in range(6)]
+NEAR = enumerate(["idw", "neg_dist", "idw", "gaussian", "inv_dist", "idw"])
+LOOPS += [(method, place, {"key_penalty": 0.3, "slope_rank": place % 2 and 2}) for place, method in NEAR]
 LOOPS += [
     (method, place, {"slope_rank": 2, **PROTOCOLS[place]})
     for place, method in enumerate(["idw", "cosine", "neg_dist", "additive", "gaussian", "inv_dist"])
